@@ -167,8 +167,7 @@ mod tests {
         };
         let here: BTreeSet<String> = names(Cli::command()).difference(&names(people)).cloned().collect();
         let named = invocation::PROGRAM_COMMANDS.map(str::to_owned);
-        let of_the_feature =
-            |name: &String| cfg!(feature = "demo") || !matches!(&**name, "demo" | "simulate");
+        let of_the_feature = |name: &String| cfg!(feature = "demo") || !matches!(&**name, "demo" | "simulate");
         assert_eq!(here, named.into_iter().filter(of_the_feature).collect());
     }
 

@@ -53,17 +53,15 @@ mod tests {
     /// The commands in `packaging` must be valid command lines.
     #[test]
     fn the_commands_of_the_k9s_plugin_are_valid() {
-        let file: serde_json::Value =
-            serde_saphyr::from_str(include_str!("../../packaging/k9s.yaml")).unwrap();
+        let file: serde_json::Value = serde_saphyr::from_str(include_str!("../../packaging/k9s.yaml")).unwrap();
         let plugins = file["plugins"].as_object().unwrap();
         assert!(!plugins.is_empty());
         for (name, plugin) in plugins {
             let script = plugin["args"][1].as_str().unwrap();
             // The shell's parameters are names.
             let words = ["\"$1\"", "\"$2\"", "\"$3\""];
-            let line = words
-                .iter()
-                .fold(script.split(" | ").next().unwrap().to_owned(), |line, word| line.replace(word, "x"));
+            let line =
+                words.iter().fold(script.split(" | ").next().unwrap().to_owned(), |line, word| line.replace(word, "x"));
             let parsed = Cli::command().try_get_matches_from(line.split(' '));
             assert!(parsed.is_ok(), "{name}: {}", parsed.unwrap_err());
         }

@@ -70,11 +70,7 @@ fn a_recording_is_a_cast_that_begins_and_ends_and_is_the_same_each_time() {
         std::fs::read_to_string(path).unwrap()
     };
     let cast = record("one.cast");
-    assert!(
-        cast.starts_with(r#"{"height":24,"title":"pod-safety demo: "#),
-        "{}",
-        cast.lines().next().unwrap()
-    );
+    assert!(cast.starts_with(r#"{"height":24,"title":"pod-safety demo: "#), "{}", cast.lines().next().unwrap());
     assert!(cast.lines().skip(1).all(|line| line.starts_with('[') && line.ends_with(']')));
     assert!(cast.len() < 500_000, "{} bytes", cast.len());
     assert_eq!(cast, record("again.cast"));
@@ -93,8 +89,7 @@ fn the_same_seed_gives_the_same_output_and_another_one_another() {
 
 #[test]
 fn a_closed_pipe_is_no_error() {
-    let mut child =
-        pod_safety(&["demo", "--plain"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = pod_safety(&["demo", "--plain"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut first = String::new();
     // The pipe is closed when the reader is dropped, as by `| head -1`.
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
@@ -108,8 +103,7 @@ fn a_closed_pipe_is_no_error() {
 #[test]
 fn bug_a_sigterm_restores_the_terminal() {
     let note = file("terminal.pid", "");
-    let shell =
-        format!("stty rows 40 cols 120; echo $$ > {note}; exec {} demo", env!("CARGO_BIN_EXE_pod-safety"));
+    let shell = format!("stty rows 40 cols 120; echo $$ > {note}; exec {} demo", env!("CARGO_BIN_EXE_pod-safety"));
     let mut terminal = Command::new("script")
         .args(["--quiet", "--return", "--command", &shell, "/dev/null"])
         .stdin(Stdio::piped())
@@ -152,30 +146,18 @@ fn simulate_ends_as_its_file_expects() {
 
 #[test]
 fn arguments_that_cannot_be_run_give_an_error_in_one_line() {
-    let wrong = file(
-        "wrong.yaml",
-        "nodes: 3\npods: 2\nheal-at: 90s\nfaults:\n  - { at: 9s, fault: reboot, node: 7 }\n",
-    );
+    let wrong =
+        file("wrong.yaml", "nodes: 3\npods: 2\nheal-at: 90s\nfaults:\n  - { at: 9s, fault: reboot, node: 7 }\n");
     for (arguments, expected) in [
         (vec!["simulate", wrong.as_str()], "wrong.yaml:5:36: field `node`: value `7`, allowed is 0 to 2"),
         (vec!["simulate", "/no/such/file"], "/no/such/file: No such file"),
         (vec!["simulate", "/"], "/: Is a directory"),
-        (
-            vec!["demo", "--scenario", "nosuch"],
-            "invalid value \"nosuch\" for '--scenario <NAME>': known are database,",
-        ),
-        (
-            vec!["demo", "--speed", "0"],
-            "invalid value '0' for '--speed <FACTOR>': not a speed; allowed is 0.1 to 1000",
-        ),
+        (vec!["demo", "--scenario", "nosuch"], "invalid value \"nosuch\" for '--scenario <NAME>': known are database,"),
+        (vec!["demo", "--speed", "0"], "invalid value '0' for '--speed <FACTOR>': not a speed; allowed is 0.1 to 1000"),
         (vec!["demo", "--seed", "-1"], "'-1'"),
     ] {
         let (code, output, complaint) = run(&arguments);
-        assert_eq!(
-            (code, output.as_str(), complaint.lines().count()),
-            (Some(2), "", 1),
-            "{arguments:?}: {complaint}"
-        );
+        assert_eq!((code, output.as_str(), complaint.lines().count()), (Some(2), "", 1), "{arguments:?}: {complaint}");
         assert!(complaint.contains(expected), "{arguments:?}: {complaint}");
     }
 }

@@ -71,12 +71,8 @@ impl Controller for Toy {
         if pod.deletion.is_none() {
             return Decision::hold(Subject::Pod(pod.key.clone()), Hold::NotDeleted);
         }
-        let force = ForceDeleteRequest {
-            pod: pod.key.clone(),
-            rv: pod.rv,
-            claim: Claim::NeverScheduled,
-            requested: None,
-        };
+        let force =
+            ForceDeleteRequest { pod: pod.key.clone(), rv: pod.rv, claim: Claim::NeverScheduled, requested: None };
         Decision { intents: vec![Intent::Force(force)], ..Decision::default() }
     }
 }
@@ -84,8 +80,7 @@ impl Controller for Toy {
 #[tokio::test(start_paused = true)]
 async fn a_seventh_controller_needs_no_change_of_what_is_below_it() {
     let env = Env::real(1);
-    let (received, world, metrics) =
-        (Arc::<Mutex<Vec<String>>>::default(), World::listed(), Metrics::new().unwrap());
+    let (received, world, metrics) = (Arc::<Mutex<Vec<String>>>::default(), World::listed(), Metrics::new().unwrap());
     let requests = Arc::clone(&received);
     let says = move |method: &str, path: &str, _: &[u8]| -> (u16, Value) {
         requests.lock().push(format!("{method} {}", path.split('?').next().unwrap()));
@@ -113,13 +108,11 @@ async fn a_seventh_controller_needs_no_change_of_what_is_below_it() {
         identity: "this-process".to_owned(),
     });
     let (cache, queues) = (Arc::clone(world.cache()), metrics.queues.clone());
-    let around =
-        ControllerContext { cache, authority, env: env.clone(), mode: Mode::Guard, journal, holds, queues };
+    let around = ControllerContext { cache, authority, env: env.clone(), mode: Mode::Guard, journal, holds, queues };
     around.holds.register("toy", &Hold::reason_names());
     let beat = LoopHeartbeats::default().register("toy", env.now());
     let (stop, stopped) = watch::channel(false);
-    env.spawner
-        .spawn("toy", Box::pin(ControllerLoop::new(Toy, around).run(beat, leadership.subscribe(), stopped)));
+    env.spawner.spawn("toy", Box::pin(ControllerLoop::new(Toy, around).run(beat, leadership.subscribe(), stopped)));
 
     world.put(Kind::Pods, pod("stays"), env.now());
     world.put(Kind::Pods, pod("gone").terminating(), env.now());

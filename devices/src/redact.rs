@@ -80,12 +80,8 @@ fn redact_error(error: DeviceError, clean: impl Fn(String) -> String) -> DeviceE
         DeviceError::NoAgent { agent, searched } => {
             DeviceError::NoAgent { agent: clean(agent), searched: clean(searched) }
         }
-        DeviceError::AgentsUnavailable { socket, why } => {
-            DeviceError::AgentsUnavailable { socket, why: clean(why) }
-        }
-        DeviceError::Metadata { agent, why } => {
-            DeviceError::Metadata { agent: clean(agent), why: clean(why) }
-        }
+        DeviceError::AgentsUnavailable { socket, why } => DeviceError::AgentsUnavailable { socket, why: clean(why) },
+        DeviceError::Metadata { agent, why } => DeviceError::Metadata { agent: clean(agent), why: clean(why) },
         DeviceError::Parameter { name, why } => DeviceError::Parameter { name: clean(name), why: clean(why) },
         DeviceError::Login { said } => DeviceError::Login { said: clean(said) },
         DeviceError::Unreachable { said } => DeviceError::Unreachable { said: clean(said) },
@@ -200,8 +196,7 @@ impl EscapeUnicode for String {
 /// Joins lines by `; ` and replaces control characters by blanks: no output can forge or colour a log.
 fn one_line(text: &str) -> String {
     let mut lines = text.lines().map(|line| {
-        let shown: String =
-            line.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
+        let shown: String = line.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
         shown.split_whitespace().collect::<Vec<_>>().join(" ")
     });
     let mut joined = String::new();
@@ -290,10 +285,7 @@ mod tests {
     #[test]
     fn line_ends_and_colours_are_removed() {
         let redactor = redactor("x!");
-        assert_eq!(
-            redactor.clean(b"\n\x1b[31mfirst\r\n\n  second\tthird \x07\n", false),
-            "[31mfirst; second third"
-        );
+        assert_eq!(redactor.clean(b"\n\x1b[31mfirst\r\n\n  second\tthird \x07\n", false), "[31mfirst; second third");
         assert_eq!(redactor.clean(b"\xff\xfe", false), "\u{fffd}\u{fffd}");
     }
 

@@ -146,9 +146,7 @@ async fn require_local_peer(
 /// Behind `kubectl port-forward`, requests of web pages in the operator's browser come from this pod, too. A page can reach
 /// this port by its own host name (DNS rebinding), or by a cross-site script.
 fn comes_from_a_web_page(headers: &HeaderMap) -> bool {
-    !is_for_this_machine(headers)
-        || headers.contains_key(header::ORIGIN)
-        || is_cross_site(headers) == Some(true)
+    !is_for_this_machine(headers) || headers.contains_key(header::ORIGIN) || is_cross_site(headers) == Some(true)
 }
 
 async fn livez(State(admin): State<Admin>) -> (StatusCode, String) {
@@ -156,8 +154,7 @@ async fn livez(State(admin): State<Admin>) -> (StatusCode, String) {
     if stuck.is_empty() {
         return (StatusCode::OK, "ok\n".to_owned());
     }
-    let lines =
-        stuck.iter().map(|(name, age)| format!("[-]{name} has not run its loop for {}s\n", age.as_secs()));
+    let lines = stuck.iter().map(|(name, age)| format!("[-]{name} has not run its loop for {}s\n", age.as_secs()));
     (StatusCode::INTERNAL_SERVER_ERROR, lines.collect())
 }
 
@@ -180,8 +177,7 @@ async fn readyz(State(admin): State<Admin>) -> (StatusCode, String) {
                 if !kind.is_optional() {
                     code = StatusCode::SERVICE_UNAVAILABLE;
                 }
-                let trouble =
-                    view.state(*kind).problem.as_ref().map(|trouble| format!(" ({})", trouble.message));
+                let trouble = view.state(*kind).problem.as_ref().map(|trouble| format!(" ({})", trouble.message));
                 body.push_str(&format!("[-]{}: {unfresh}{}\n", kind.resource(), trouble.unwrap_or_default()));
             }
         }
@@ -245,10 +241,7 @@ async fn debug_cache(State(admin): State<Admin>) -> Json<CacheDump> {
     let missing_nodes = view.absences().map(|(node, absence)| MissingNode {
         node: Arc::clone(node),
         missing_for_seconds: now.since(absence.since).as_secs(),
-        first_quorum_read_seconds_ago: absence
-            .first_read
-            .as_ref()
-            .map(|read| now.since(read.answered_at()).as_secs()),
+        first_quorum_read_seconds_ago: absence.first_read.as_ref().map(|read| now.since(read.answered_at()).as_secs()),
         pods: view.pods_on(node).count(),
     });
     Json(CacheDump {

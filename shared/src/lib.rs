@@ -42,8 +42,8 @@ pub mod client {
     #[cfg(test)]
     pub(crate) use pod_safety_client::scripted;
     pub use pod_safety_client::{
-        ApiError, Audit, Call, ConfigError, ConnectOptions, Connection, Guard, GuardRefusal, ListStream,
-        Method, NoAudit, Prefer, READ_TIMEOUT, RequestLine, Resource, ServerInfo, Shape, Target, WatchStream,
+        ApiError, Audit, Call, ConfigError, ConnectOptions, Connection, Guard, GuardRefusal, ListStream, Method,
+        NoAudit, Prefer, READ_TIMEOUT, RequestLine, Resource, ServerInfo, Shape, Target, WatchStream,
     };
     pub(crate) use pod_safety_client::{MAX_WRITE_SLOTS, WriteCall};
 }
@@ -51,9 +51,9 @@ pub mod client {
 /// The cache, without write access.
 pub mod cache {
     pub use pod_safety_cache::{
-        Absence, Cache, Change, FreshnessError, Heartbeat, KindState, LastHeartbeat, LastUse, Lookup,
-        ObjectVisitor, Renewal, ReportKind, STALE_AFTER, ScaleAnswer, Snapshot, SnapshotError, Subscriber,
-        UnreadKind, UseReport, View, ViewGuard, WATCH_GAP, WatchProblem, ZoneCount, start_feeds,
+        Absence, Cache, Change, FreshnessError, Heartbeat, KindState, LastHeartbeat, LastUse, Lookup, ObjectVisitor,
+        Renewal, ReportKind, STALE_AFTER, ScaleAnswer, Snapshot, SnapshotError, Subscriber, UnreadKind, UseReport,
+        View, ViewGuard, WATCH_GAP, WatchProblem, ZoneCount, start_feeds,
     };
     pub(crate) use pod_safety_cache::{CacheWriter, node_from_wire, pod_from_wire, read_page};
 }

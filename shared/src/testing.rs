@@ -42,8 +42,7 @@ pub fn hold_reasons<H: HoldReason>(decision: &Decision<H>) -> Vec<&'static str> 
 /// If an Event differs, or a hold of the controller is not among the rows.
 pub fn assert_events<H: HoldReason>(rows: Vec<(H, Option<(EventType, &'static str)>)>, counts_down: &[&str]) {
     let kind = Kind::Pods;
-    let unfresh =
-        [FreshnessError::NotSynced { kind }, FreshnessError::Stale { kind, silent: Duration::from_secs(90) }];
+    let unfresh = [FreshnessError::NotSynced { kind }, FreshnessError::Stale { kind, silent: Duration::from_secs(90) }];
     let rows: Vec<_> = rows.into_iter().chain(unfresh.map(|why| (H::from(why), None))).collect();
     for (hold, event) in &rows {
         let here = (hold.event(), hold.counts_down());

@@ -48,9 +48,7 @@ impl Server {
             roots.add(certificate).map_err(|error| format!("ca.crt: {error}"))?;
         }
         if roots.is_empty() {
-            return Err(
-                "ca.crt holds no certificate: is the token of the service account mounted?".to_owned()
-            );
+            return Err("ca.crt holds no certificate: is the token of the service account mounted?".to_owned());
         }
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let tls = rustls::ClientConfig::builder_with_provider(provider)
@@ -134,10 +132,8 @@ async fn exchange(
     let answer = Box::pin(async {
         let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
         let status = response.status();
-        let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES)
-            .collect()
-            .await
-            .map_err(|error| error.to_string())?;
+        let body =
+            Limited::new(response.into_body(), MAX_ANSWER_BYTES).collect().await.map_err(|error| error.to_string())?;
         Ok::<_, String>((status, body.to_bytes()))
     });
     let answer = match select(answer, driver).await {
@@ -151,8 +147,7 @@ async fn exchange(
 }
 
 async fn connect(server: &Server) -> Result<Connection, String> {
-    let stream =
-        TcpStream::connect((server.host.as_str(), server.port)).await.map_err(|error| error.to_string())?;
+    let stream = TcpStream::connect((server.host.as_str(), server.port)).await.map_err(|error| error.to_string())?;
     stream.set_nodelay(true).map_err(|error| error.to_string())?;
     let name = ServerName::try_from(server.host.clone()).map_err(|error| error.to_string())?;
     let tls = TlsConnector::from(Arc::clone(&server.tls));

@@ -201,9 +201,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let (systemd, uid) = (root.path().join("freezer"), ONE.replace('-', "_"));
         make(
-            &systemd.join(format!(
-                "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{uid}.slice/cri-1"
-            )),
+            &systemd.join(format!("kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{uid}.slice/cri-1")),
             "",
         );
         let cgroupfs = root.path().join("pids");
@@ -251,8 +249,7 @@ mod tests {
     #[test]
     fn in_version_1_a_pod_is_empty_if_all_its_cgroups_are_readable_and_empty() {
         let root = tempfile::tempdir().unwrap();
-        let [freezer, pids] =
-            ["freezer", "pids"].map(|name| root.path().join(format!("{name}/kubepods/pod{ONE}")));
+        let [freezer, pids] = ["freezer", "pids"].map(|name| root.path().join(format!("{name}/kubepods/pod{ONE}")));
         for folder in [&freezer, &pids] {
             make(folder, "");
         }

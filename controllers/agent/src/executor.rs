@@ -179,9 +179,7 @@ impl Executor {
                         log_line("the kubelet may start");
                         Answer::Done
                     }
-                    Err(error) => {
-                        self.failed(&format_args!("the gate of the kubelet does not open: {error}"))
-                    }
+                    Err(error) => self.failed(&format_args!("the gate of the kubelet does not open: {error}")),
                 }
             }
             Order::Close => {
@@ -210,14 +208,9 @@ impl Executor {
         Answer::Failed
     }
 
-    async fn send(
-        &mut self,
-        method: Method,
-        path: &str,
-        body: Vec<u8>,
-    ) -> Result<(StatusCode, bytes::Bytes), String> {
-        let token = std::fs::read_to_string(&self.token)
-            .map_err(|error| format!("{}: {error}", self.token.display()))?;
+    async fn send(&mut self, method: Method, path: &str, body: Vec<u8>) -> Result<(StatusCode, bytes::Bytes), String> {
+        let token =
+            std::fs::read_to_string(&self.token).map_err(|error| format!("{}: {error}", self.token.display()))?;
         self.api.send(method, path, &token, body).await
     }
 
@@ -243,8 +236,7 @@ impl Executor {
             && !self.marks.has_promised(&record.boot.id)
             && let Err(error) = self.marks.record_promise(&record.boot.id)
         {
-            return self
-                .failed(&format_args!("no promise is made, because it cannot be written down: {error}"));
+            return self.failed(&format_args!("no promise is made, because it cannot be written down: {error}"));
         }
         let paths = HostPaths {
             cgroups: &self.cgroups,
@@ -299,8 +291,7 @@ impl Executor {
             running.into_iter().for_each(|pod| self.cgroups.kill(pod));
             tokio::time::sleep(POLL_INTERVAL).await;
         }
-        let leftover =
-            mounts::volume_mounts(&self.proc, &self.kubelet_dir, &self.own_pod_uid).unwrap_or_default();
+        let leftover = mounts::volume_mounts(&self.proc, &self.kubelet_dir, &self.own_pod_uid).unwrap_or_default();
         if !leftover.is_empty() {
             // Logged before it is done: an unmount whose server is dead may never return.
             let names: Vec<String> = leftover.iter().map(ToString::to_string).collect();
@@ -318,8 +309,7 @@ impl Executor {
         }
         let pods = self.cgroups.pods(&self.own_pod_uid);
         if pods.is_none() {
-            blockers
-                .push("the cgroups of pods cannot be read, or the agent's own is not among them".to_owned());
+            blockers.push("the cgroups of pods cannot be read, or the agent's own is not among them".to_owned());
         }
         for pod in pods.iter().flatten().filter(|pod| !self.cgroups.is_empty(pod)) {
             let processes: Vec<String> =
@@ -328,9 +318,7 @@ impl Executor {
         }
         match mounts::volume_mounts(&self.proc, &self.kubelet_dir, &self.own_pod_uid) {
             Some(mounts) => blockers.extend(mounts.iter().map(|mount| format!("still mounted: {mount}"))),
-            None => {
-                blockers.push(format!("the mounts of the host cannot be read in {}", self.proc.display()))
-            }
+            None => blockers.push(format!("the mounts of the host cannot be read in {}", self.proc.display())),
         }
         blockers
     }

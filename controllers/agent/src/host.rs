@@ -22,8 +22,7 @@ const CLOUDS: [&str; 9] = [
     "Tencent Cloud",
 ];
 /// Hypervisors that a firmware names, where the processor shows no flag.
-const HYPERVISORS: [&str; 7] =
-    ["QEMU", "VMware", "Xen", "innotek GmbH", "Parallels", "OpenStack", "KubeVirt"];
+const HYPERVISORS: [&str; 7] = ["QEMU", "VMware", "Xen", "innotek GmbH", "Parallels", "OpenStack", "KubeVirt"];
 
 /// The UID of the Node, as the API server wrote it into the token of this pod.
 ///
@@ -61,9 +60,9 @@ pub fn class(proc: &Path, sys: &Path) -> Class {
     let vendor = read(&sys.join("class/dmi/id/sys_vendor"));
     let product = read(&sys.join("class/dmi/id/product_name"));
     let named = |names: &[&str]| names.iter().any(|name| vendor.contains(name) || product.contains(name));
-    let flagged = read(&proc.join("cpuinfo")).lines().any(|line| {
-        line.starts_with("flags") && line.split_ascii_whitespace().any(|flag| flag == "hypervisor")
-    });
+    let flagged = read(&proc.join("cpuinfo"))
+        .lines()
+        .any(|line| line.starts_with("flags") && line.split_ascii_whitespace().any(|flag| flag == "hypervisor"));
     // A vendor of a cloud may sell notebooks, too.
     if flagged && named(&CLOUDS) || vendor.contains("Amazon EC2") {
         Class::Cloud

@@ -66,9 +66,7 @@ impl Kubelet {
             return Some(format!("the processes of the host cannot be read in {}", self.proc.display()));
         };
         if all.is_empty() && !self.gated {
-            return Some(
-                "there is no kubelet to stop, and nothing keeps one from starting (--gated)".to_owned(),
-            );
+            return Some("there is no kubelet to stop, and nothing keeps one from starting (--gated)".to_owned());
         }
         all.iter().find(|process| !self.is_frozen(process)).map(|process| format!("the kubelet: {process}"))
     }
@@ -156,11 +154,7 @@ mod tests {
                 signal(pid, Signal::KILL);
             }
             assert_eq!(child.wait().unwrap().signal(), Some(9));
-            assert_eq!(
-                kubelet.why_not_stopped().is_none(),
-                gated,
-                "without the gate, none that runs is no proof"
-            );
+            assert_eq!(kubelet.why_not_stopped().is_none(), gated, "without the gate, none that runs is no proof");
         }
     }
 
@@ -197,10 +191,7 @@ mod tests {
             kubelet.why_not_stopped()
         );
         let own = "0aaaaaaa-1b7e-4d51-9c6e-6d1f2a3b4c5d";
-        fs::create_dir_all(
-            root.join("kubepods.slice/kubepods-pod0aaaaaaa_1b7e_4d51_9c6e_6d1f2a3b4c5d.slice"),
-        )
-        .unwrap();
+        fs::create_dir_all(root.join("kubepods.slice/kubepods-pod0aaaaaaa_1b7e_4d51_9c6e_6d1f2a3b4c5d.slice")).unwrap();
         let pod_cgroups = cgroups.pods(own).unwrap().remove(0);
         assert!(!cgroups.is_empty(&pod_cgroups));
         cgroups.kill(&pod_cgroups);

@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pod_safety_watchdog::record::{
-    BootSurvival, ObservedLease, PREFIX, PodReport, Record, Version, lease_name,
-};
+use pod_safety_watchdog::record::{BootSurvival, ObservedLease, PREFIX, PodReport, Record, Version, lease_name};
 use serde_json::{Value, json};
 
 /// Decodes the API server's answer.
@@ -12,8 +10,7 @@ use serde_json::{Value, json};
 /// # Errors
 /// It is no Lease.
 pub fn parse(body: &[u8]) -> Result<ObservedLease, String> {
-    let lease: Value =
-        serde_json::from_slice(body).map_err(|error| format!("the answer is no JSON: {error}"))?;
+    let lease: Value = serde_json::from_slice(body).map_err(|error| format!("the answer is no JSON: {error}"))?;
     let version = lease["metadata"]["resourceVersion"].as_str().filter(|version| !version.is_empty());
     let version: Version = version.ok_or("the answer has no resourceVersion")?.into();
     let annotations = lease["metadata"]["annotations"].as_object().into_iter().flatten();
@@ -59,13 +56,8 @@ mod tests {
     #[test]
     fn a_record_is_decoded_as_it_was_encoded() {
         let boot = Boot { node: "7a1c".into(), id: "c3d0".into() };
-        let record = Record {
-            state: State::Unarmed,
-            epoch: Epoch { process: 5, count: 0 },
-            round: 0,
-            boot,
-            device: None,
-        };
+        let record =
+            Record { state: State::Unarmed, epoch: Epoch { process: 5, count: 0 }, round: 0, boot, device: None };
         let bytes = encode(("safe", "a"), &record, None, None, Some(&"17".into()));
         let seen = parse(&bytes).unwrap();
         assert_eq!((&*seen.version, seen.record), ("17", Some(record.clone())));

@@ -56,8 +56,7 @@ impl SysfsAttributes {
     #[must_use]
     pub fn read(folder: &Path) -> Self {
         let read = |name: &str| fs::read_to_string(folder.join(name)).ok().map(|text| text.trim().to_owned());
-        let options =
-            read("options").and_then(|text| u32::from_str_radix(text.trim_start_matches("0x"), 16).ok());
+        let options = read("options").and_then(|text| u32::from_str_radix(text.trim_start_matches("0x"), 16).ok());
         Self {
             identity: read("identity"),
             nowayout: read("nowayout").map(|text| text == "1"),
@@ -108,12 +107,8 @@ impl Linux {
 
     /// Sets the timeout, and accepts any that the device reports: a longer one only makes the controller wait longer.
     fn set_and_read(&self, device: &watchdog_device::Watchdog, nowayout: bool) -> Result<Device, Unusable> {
-        let failed =
-            |what: &str, error: &dyn std::fmt::Display| self.unusable(format_args!("{what}: {error}"));
-        if device
-            .is_option_supported(&OptionFlags::AlarmOnly)
-            .map_err(|error| failed("GETSUPPORT", &error))?
-        {
+        let failed = |what: &str, error: &dyn std::fmt::Display| self.unusable(format_args!("{what}: {error}"));
+        if device.is_option_supported(&OptionFlags::AlarmOnly).map_err(|error| failed("GETSUPPORT", &error))? {
             return Err(self.unusable("it is ALARMONLY, so it resets nothing: name another device"));
         }
         let requested = i32::try_from(self.timeout.as_secs()).unwrap_or(i32::MAX);
@@ -123,8 +118,8 @@ impl Linux {
         let _none = device.set_pretimeout(0);
         let timeout = device.get_timeout().map_err(|error| failed("GETTIMEOUT", &error))?;
         let seconds = u64::try_from(timeout).ok().filter(|seconds| *seconds > 0);
-        let seconds = seconds
-            .ok_or_else(|| self.unusable(format_args!("its timeout is {timeout} s: name another device")))?;
+        let seconds =
+            seconds.ok_or_else(|| self.unusable(format_args!("its timeout is {timeout} s: name another device")))?;
         let identity = device.get_driver_identity().map_err(|error| failed("GETSUPPORT", &error))?;
         let identity: Arc<str> = identity.trim_end_matches('\0').into();
         Ok(Device {

@@ -77,19 +77,16 @@ async fn run(flags: Run) -> Result<(), String> {
     let marks = marks(&flags.gate)?;
     let Some(_lock) = wait_for_lock(&marks, &mut terminate).await? else { return Ok(()) };
     let token = flags.account.join("token");
-    let read =
-        |path: &Path| fs::read(path).map_err(|error| format!("{}: {error} (--account)", path.display()));
+    let read = |path: &Path| fs::read(path).map_err(|error| format!("{}: {error} (--account)", path.display()));
     let uid = host::node_uid_from_token(&String::from_utf8_lossy(&read(&token)?))?;
     let boot = host::boot(&flags.proc, uid)?;
     let server = Server::new(flags.server.clone(), flags.port, &read(&flags.account.join("ca.crt"))?)?;
     let cgroups = cgroups(&flags)?;
     let kubelet = Kubelet::new(&flags.proc, &flags.cgroups, &flags.kubelet_process, flags.gated);
-    let startup = StartupState {
-        predecessor: marks.has_promised(&boot.id),
-        stopped: marks.is_closed() || kubelet.is_stopped(),
-    };
-    let survival = SurvivalLog::new(&flags.record)
-        .map_err(|error| format!("--record {}: {error}", flags.record.display()))?;
+    let startup =
+        StartupState { predecessor: marks.has_promised(&boot.id), stopped: marks.is_closed() || kubelet.is_stopped() };
+    let survival =
+        SurvivalLog::new(&flags.record).map_err(|error| format!("--record {}: {error}", flags.record.display()))?;
     let mut random = [0; 8];
     // A machine that has just booted may have none for a while, and no other line would give the reason.
     log_line("drawing a random number of the kernel");
@@ -178,10 +175,7 @@ fn check(flags: &Device) {
     let cgroups = Cgroups::find(Path::new("/sys/fs/cgroup"), Path::new("/proc"));
     log_line(format_args!("cgroups: version {}", cgroups.map_or(0, |cgroups| cgroups.version())));
     let refused = realtime::request_realtime();
-    log_line(format_args!(
-        "real-time: {}",
-        if refused.is_empty() { "yes".to_owned() } else { refused.join("; ") }
-    ));
+    log_line(format_args!("real-time: {}", if refused.is_empty() { "yes".to_owned() } else { refused.join("; ") }));
 }
 
 /// How much later than its timeout a watchdog may fire in a drill.
@@ -190,8 +184,7 @@ const DRILL_TOLERANCE: Duration = Duration::from_secs(5);
 async fn drill(flags: Drill) -> Result<(), String> {
     if !flags.reset_this_machine {
         return Err(
-            "this resets the machine, with all that runs on it: add --reset-this-machine if that may be"
-                .to_owned(),
+            "this resets the machine, with all that runs on it: add --reset-this-machine if that may be".to_owned()
         );
     }
     let mut watchdog = watchdog(&flags.device);

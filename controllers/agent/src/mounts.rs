@@ -36,9 +36,7 @@ pub fn volume_mounts(proc: &Path, kubelet: &Path, own: &str) -> Option<Vec<Mount
     let mine = kubelet.join("pods").join(own);
     let guarded = |mount: &Mount| {
         let of_pods = ["pods", "plugins"].iter().any(|folder| mount.path.starts_with(kubelet.join(folder)));
-        of_pods
-            && (own.is_empty() || !mount.path.starts_with(&mine))
-            && !IN_MEMORY.contains(&mount.kind.as_str())
+        of_pods && (own.is_empty() || !mount.path.starts_with(&mine)) && !IN_MEMORY.contains(&mount.kind.as_str())
     };
     mounts.retain(guarded);
     mounts.reverse();

@@ -62,8 +62,7 @@ pub fn signal(pid: i32, signal: Signal) {
 #[must_use]
 pub fn find_holder(proc: &Path, paths: &[&str]) -> Option<String> {
     let holds = |process: &Process| {
-        let open =
-            fs::read_dir(proc.join(process.pid.to_string()).join("fd")).into_iter().flatten().flatten();
+        let open = fs::read_dir(proc.join(process.pid.to_string()).join("fd")).into_iter().flatten().flatten();
         open.filter_map(|entry| fs::read_link(entry.path()).ok())
             .any(|to| paths.iter().any(|path| to == Path::new(path)))
     };

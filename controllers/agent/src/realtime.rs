@@ -15,12 +15,10 @@ const PRIORITY: u8 = 10;
 pub fn request_realtime() -> Vec<String> {
     let mut refused = Vec::new();
     let fifo = ThreadSchedulePolicy::Realtime(RealtimeThreadSchedulePolicy::Fifo);
-    let set =
-        ThreadPriorityValue::try_from(PRIORITY).map_err(|error| error.to_string()).and_then(|priority| {
-            let priority = ThreadPriority::Crossplatform(priority);
-            set_thread_priority_and_policy(thread_native_id(), priority, fifo)
-                .map_err(|error| error.to_string())
-        });
+    let set = ThreadPriorityValue::try_from(PRIORITY).map_err(|error| error.to_string()).and_then(|priority| {
+        let priority = ThreadPriority::Crossplatform(priority);
+        set_thread_priority_and_policy(thread_native_id(), priority, fifo).map_err(|error| error.to_string())
+    });
     if let Err(error) = set {
         refused.push(format!(
             "no real-time priority: {error}: this container needs CAP_SYS_NICE, and its cgroup real-time time"

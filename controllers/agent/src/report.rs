@@ -42,13 +42,10 @@ impl PodReporter {
     /// sent.
     pub fn update(&mut self, now: Duration, record: &Record, paths: HostPaths<'_>) -> Option<&PodReport> {
         let (epoch, round) = (record.epoch, record.round);
-        let fresh = self
-            .pods
-            .as_ref()
-            .is_some_and(|(of, at, _)| *of == epoch && now < at.saturating_add(CHECK_INTERVAL));
+        let fresh =
+            self.pods.as_ref().is_some_and(|(of, at, _)| *of == epoch && now < at.saturating_add(CHECK_INTERVAL));
         if !fresh {
-            self.pods =
-                self.inspect(paths).map(|pods| (epoch, now, PodReport { checked_round: round, ..pods }));
+            self.pods = self.inspect(paths).map(|pods| (epoch, now, PodReport { checked_round: round, ..pods }));
         }
         self.pods.as_ref().map(|(_, _, pods)| pods)
     }
@@ -128,17 +125,10 @@ mod tests {
             self.check_in(1, report, second, round)
         }
 
-        fn check_in(
-            &self,
-            count: u32,
-            report: &mut PodReporter,
-            second: u64,
-            round: u64,
-        ) -> Option<PodReport> {
+        fn check_in(&self, count: u32, report: &mut PodReporter, second: u64, round: u64) -> Option<PodReport> {
             let (root, proc) = (self.0.path().join("cgroup"), self.0.path().join("proc"));
             let cgroups = Cgroups::find(&root, &proc).unwrap();
-            let paths =
-                HostPaths { cgroups: &cgroups, proc: &proc, folder: Path::new("/kubelet"), own_pod_uid: OWN };
+            let paths = HostPaths { cgroups: &cgroups, proc: &proc, folder: Path::new("/kubelet"), own_pod_uid: OWN };
             let boot = Boot { node: "n".into(), id: "b".into() };
             let epoch = Epoch { process: 1, count };
             let record = Record { state: State::Armed, epoch, round, boot, device: None };
@@ -153,15 +143,8 @@ mod tests {
         let runs = PodReport { checked_round: 3, ..PodReport::default() };
         assert_eq!(host.check(&mut report, 0, 3), Some(runs.clone()), "it runs, and that is not reported");
         host.process(None);
-        assert_eq!(
-            host.check(&mut report, 14, 10),
-            Some(runs),
-            "the last check is reported with its own round"
-        );
-        host.write(
-            "proc/1/mountinfo",
-            &format!("33 22 0:40 / /kubelet/pods/{UID}/volumes/x rw - nfs4 server:/ rw\n"),
-        );
+        assert_eq!(host.check(&mut report, 14, 10), Some(runs), "the last check is reported with its own round");
+        host.write("proc/1/mountinfo", &format!("33 22 0:40 / /kubelet/pods/{UID}/volumes/x rw - nfs4 server:/ rw\n"));
         let leftover = vec![(UID.to_owned(), format!("still mounted: /kubelet/pods/{UID}/volumes/x (nfs4)"))];
         assert_eq!(
             host.check(&mut report, 15, 11),

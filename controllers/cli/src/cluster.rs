@@ -128,12 +128,7 @@ impl PrintArgs {
     pub(crate) const fn final_exit(&self, exit: Exit) -> Exit {
         match exit {
             Exit::Blocked if self.exit_zero => Exit::Fine,
-            Exit::Blocked
-            | Exit::Fine
-            | Exit::Interrupted
-            | Exit::Refused
-            | Exit::TimedOut
-            | Exit::Unknown => exit,
+            Exit::Blocked | Exit::Fine | Exit::Interrupted | Exit::Refused | Exit::TimedOut | Exit::Unknown => exit,
         }
     }
 }
@@ -153,20 +148,12 @@ pub(crate) enum Output {
 
 impl Output {
     /// Prints `document`, or the text for operators.
-    pub(crate) fn print(
-        self,
-        document: &impl Serialize,
-        table: impl FnOnce() -> String,
-    ) -> anyhow::Result<()> {
+    pub(crate) fn print(self, document: &impl Serialize, table: impl FnOnce() -> String) -> anyhow::Result<()> {
         super::print(&self.text(document, table)?).context("writing to stdout")
     }
 
     /// `document` as text, or the text for operators.
-    pub(crate) fn text(
-        self,
-        document: &impl Serialize,
-        table: impl FnOnce() -> String,
-    ) -> anyhow::Result<String> {
+    pub(crate) fn text(self, document: &impl Serialize, table: impl FnOnce() -> String) -> anyhow::Result<String> {
         Ok(match self {
             Self::Table | Self::Wide => table(),
             Self::Json => {
@@ -221,8 +208,7 @@ impl Session {
         let encoded: String = form_urlencoded::byte_serialize(selector.as_bytes()).collect();
         let path = format!("{}?labelSelector={encoded}", kind.path_in(None));
         let reading = async {
-            let (mut list, mut selected) =
-                (self.connection.list(Call::get(path)).await?, SelectedObjects::new());
+            let (mut list, mut selected) = (self.connection.list(Call::get(path)).await?, SelectedObjects::new());
             while let Some(raw) = list.next().await? {
                 let only = raw.decode::<wire::OnlyMeta>().map_err(ApiError::Undecodable)?;
                 let meta = only.metadata.unwrap_or_default();
@@ -257,10 +243,7 @@ impl Session {
         let required: BTreeSet<ScaleTarget> = {
             let guard = snapshot.view();
             let view = guard.view();
-            budgets(view)
-                .into_iter()
-                .flat_map(|budget| required_scales(budget, &view, snapshot.at()))
-                .collect()
+            budgets(view).into_iter().flat_map(|budget| required_scales(budget, &view, snapshot.at())).collect()
         };
         read_scales(&self.connection, &self.env, snapshot, &required, SCALES_WITHIN).await;
     }
@@ -280,8 +263,7 @@ pub(crate) async fn connect(options: &ConnectOptions) -> anyhow::Result<Session>
     let env = Env::real(super::random());
     let metrics = Metrics::new().context("setting up metrics")?;
     let connection = Connection::open(options, env.clone(), metrics.client).await?;
-    let reached =
-        announce_wait(|| format!("the API server: {}", connection.target()), connection.server_info()).await;
+    let reached = announce_wait(|| format!("the API server: {}", connection.target()), connection.server_info()).await;
     let place = connection.target().describe();
     match reached {
         Err(error @ ApiError::Refused { code: 400 | 401, .. }) => {
@@ -289,8 +271,9 @@ pub(crate) async fn connect(options: &ConnectOptions) -> anyhow::Result<Session>
         }
         // A refused `/version` does not prevent other requests.
         Ok(_) | Err(ApiError::Refused { .. }) => Ok(Session { connection, env }),
-        Err(error @ ApiError::TimedOut { .. }) => Err(anyhow::Error::from(error)
-            .context(format!("reaching {place}; check address, route, VPN and firewall"))),
+        Err(error @ ApiError::TimedOut { .. }) => {
+            Err(anyhow::Error::from(error).context(format!("reaching {place}; check address, route, VPN and firewall")))
+        }
         Err(error) => Err(error.into()),
     }
 }

@@ -62,10 +62,7 @@ pub struct Args {
 /// Parses a boot ID.
 fn boot(text: &str) -> Result<String, String> {
     match BootId::from(text).is_unknown() {
-        true => {
-            Err("a boot ID is a UUID in lower case, such as the third part of a volume Lease's holder"
-                .to_owned())
-        }
+        true => Err("a boot ID is a UUID in lower case, such as the third part of a volume Lease's holder".to_owned()),
         false => Ok(text.to_owned()),
     }
 }
@@ -112,8 +109,7 @@ impl Args {
         }
         // Typing takes time, so the state is checked again.
         operator_requests::examine_former(connection, env, former).await?;
-        let confirmation =
-            Confirmation { by: &by, reason: &self.reason, valid_for: self.valid_for, power_on: false };
+        let confirmation = Confirmation { by: &by, reason: &self.reason, valid_for: self.valid_for, power_on: false };
         let evidence = operator_requests::confirm(connection, &examined, confirmation).await?;
         let node = &self.node;
         print(&format!(
@@ -148,8 +144,7 @@ impl Args {
             self.listen.as_secs(),
             self.node
         ));
-        operator_requests::confirm_not_reporting(&session.connection, &session.env, &examined, self.listen)
-            .await?;
+        operator_requests::confirm_not_reporting(&session.connection, &session.env, &examined, self.listen).await?;
         let by = operator_requests::whoami(&session.connection).await?;
         // A script needs no page.
         let page = match &self.confirm {
@@ -160,13 +155,7 @@ impl Args {
             return Ok(Exit::Refused);
         }
         // Typing takes time, so the state is checked again.
-        operator_requests::confirm_not_reporting(
-            &session.connection,
-            &session.env,
-            &examined,
-            Duration::ZERO,
-        )
-        .await?;
+        operator_requests::confirm_not_reporting(&session.connection, &session.env, &examined, Duration::ZERO).await?;
         let Self { reason, valid_for, power_on, .. } = &self;
         let word = Confirmation { by: &by, reason, valid_for: *valid_for, power_on: *power_on };
         let evidence = operator_requests::confirm(&session.connection, &examined, word).await?;
@@ -210,8 +199,7 @@ impl Args {
 
     fn describe_consequences(&self, impact: &Impact) -> String {
         let (node, minutes) = (&self.node, self.valid_for.as_secs() / 60);
-        let is_taken =
-            impact.policy.as_ref().is_none_or(|(_, policy)| policy.minimum_evidence != Grade::Verified);
+        let is_taken = impact.policy.as_ref().is_none_or(|(_, policy)| policy.minimum_evidence != Grade::Verified);
         let released = match is_taken {
             true => format!(
                 "{} terminating now; for {minutes} minutes such pods are force deleted, and their volumes may be attached to other nodes.",
@@ -224,9 +212,7 @@ impl Args {
                 "IT IS SWITCHED ON AGAIN when its pods are gone (--power-on). Make sure that nobody is working on it."
             }
             (true, false) => "The machine stays off: its FencePolicy does not say recovery: PowerOn.",
-            (false, _) => {
-                "The machine stays off until someone starts it (--power-on would let pod-safety do that)."
-            }
+            (false, _) => "The machine stays off until someone starts it (--power-on would let pod-safety do that).",
         };
         format!(
             "{}\nWhat follows:\n- {released}\n- If its processes still run, a second copy of its pods writes to the same volumes.\n- {power}\n- To keep pod-safety from fencing or starting it while you work on it: pod-safety pause {node} --reason TEXT\n\n{}\n{ONLY_IF_SEEN}:",
@@ -284,8 +270,7 @@ mod tests {
     #[test]
     fn bug_help_error_and_api_had_different_limits_for_the_validity_of_a_confirmation() {
         let command = <Alone as clap::CommandFactory>::command();
-        let help =
-            command.get_arguments().find(|arg| arg.get_long() == Some("valid-for")).unwrap().get_help();
+        let help = command.get_arguments().find(|arg| arg.get_long() == Some("valid-for")).unwrap().get_help();
         assert!(help.unwrap().to_string().contains("1m to 168h"));
         for (text, seconds) in [("1m", 60), ("25h", 90_000), ("168h", 604_800)] {
             assert_eq!(valid_for(text), Ok(Duration::from_secs(seconds)), "{text}");
@@ -310,12 +295,9 @@ mod tests {
             ("", json!({ "levels": levels, "minimumEvidence": "Verified" }), "no pod is force deleted"),
         ] {
             let text = follows(flags, policy);
-            for expected in [
-                expected,
-                "2 pods on n",
-                "pod-safety pause n --reason TEXT",
-                "Look.\nOnly if you or a person",
-            ] {
+            for expected in
+                [expected, "2 pods on n", "pod-safety pause n --reason TEXT", "Look.\nOnly if you or a person"]
+            {
                 assert!(text.contains(expected), "{flags}: {expected}: not in\n{text}");
             }
             for columns in [80, 100] {

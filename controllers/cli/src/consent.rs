@@ -15,10 +15,7 @@ pub(crate) fn check_confirm_flag(phrase: &str, given: Option<&str>) -> anyhow::R
         Some(given) => Ok((given.trim() != phrase).then(|| report_mismatch(phrase))),
         None => {
             let is_person = std::io::stdin().is_terminal();
-            anyhow::ensure!(
-                is_person,
-                "standard input is not a terminal; add --confirm \"{phrase}\" if you are sure"
-            );
+            anyhow::ensure!(is_person, "standard input is not a terminal; add --confirm \"{phrase}\" if you are sure");
             Ok(None)
         }
     }
@@ -26,18 +23,12 @@ pub(crate) fn check_confirm_flag(phrase: &str, given: Option<&str>) -> anyhow::R
 
 /// Prints that nothing was done.
 pub(crate) fn report_mismatch(phrase: &str) -> Exit {
-    print_stderr(&format!(
-        "pod-safety: the confirmation did not match: it is \"{phrase}\"; nothing was changed"
-    ));
+    print_stderr(&format!("pod-safety: the confirmation did not match: it is \"{phrase}\"; nothing was changed"));
     Exit::Refused
 }
 
 /// Whether the phrase was typed. A script gives it by a flag; an operator sees `page` first.
-pub(crate) fn prompt(
-    phrase: &str,
-    given: Option<&str>,
-    page: impl FnOnce() -> String,
-) -> anyhow::Result<bool> {
+pub(crate) fn prompt(phrase: &str, given: Option<&str>, page: impl FnOnce() -> String) -> anyhow::Result<bool> {
     if check_confirm_flag(phrase, given)?.is_some() {
         return Ok(false);
     }

@@ -104,17 +104,13 @@ fn remedy_for(problem: &str) -> (&'static str, &'static str) {
     const PARAMETERS: &str = "spec.parameters, spec.nodeParameters, spec.secretParameters";
     match problem {
         "" => ("", ""),
-        "LoginDenied" => {
-            (PARAMETERS, "correct the user name or password; many BMCs lock accounts after a few tries")
-        }
+        "LoginDenied" => (PARAMETERS, "correct the user name or password; many BMCs lock accounts after a few tries"),
         "BadParameter" => (PARAMETERS, "correct the parameter that the message names"),
         "BadSecret" => (
             "spec.secretParameters",
             "create the Secret or its key in the device's namespace, correct its name, or add the annotation that the message names",
         ),
-        "BadTemplate" => {
-            (PARAMETERS, "give the node what the template uses, or set the value in nodeParameters")
-        }
+        "BadTemplate" => (PARAMETERS, "give the node what the template uses, or set the value in nodeParameters"),
         "HostNotAllowed" => {
             ("spec.allowedHosts", "add the host or its domain, if the Secrets of this device may go there")
         }
@@ -123,21 +119,15 @@ fn remedy_for(problem: &str) -> (&'static str, &'static str) {
             "if the machine was replaced: delete the Node or recreate the FenceDevice; otherwise the node reports something false",
         ),
         "NoAgent" => ("spec.agent", "put the agent into the image, or correct its name"),
-        "AgentsUnavailable" => (
-            "",
-            "check that the container fence-agents of pod-safety runs; if not, kubectl describe pod shows why",
-        ),
+        "AgentsUnavailable" => {
+            ("", "check that the container fence-agents of pod-safety runs; if not, kubectl describe pod shows why")
+        }
         "BadMetadata" => ("spec.agent", "run the agent by hand in the image; often a package is missing"),
-        "Unreachable" => {
-            (PARAMETERS, "check address, route and firewall from the pods of pod-safety, then the login")
+        "Unreachable" => (PARAMETERS, "check address, route and firewall from the pods of pod-safety, then the login"),
+        "TlsNotTrusted" => {
+            ("spec.parameters.ca", "set it to the authority that signed the certificate, or as the message says")
         }
-        "TlsNotTrusted" => (
-            "spec.parameters.ca",
-            "set it to the authority that signed the certificate, or as the message says",
-        ),
-        "TimedOut" => {
-            ("spec.timeouts.status", "check address and route; a slow device needs a longer timeout")
-        }
+        "TimedOut" => ("spec.timeouts.status", "check address and route; a slow device needs a longer timeout"),
         "AnotherMachine" => (
             PARAMETERS,
             "address, system or plug belong to another machine: correct them before this device may fence the node",
@@ -166,9 +156,7 @@ fn remedy_for(problem: &str) -> (&'static str, &'static str) {
 /// The same for problems of cloud providers.
 fn provider_remedy_for(problem: &str) -> (&'static str, &'static str) {
     match problem {
-        "CredentialsExpired" => {
-            ("spec.secretParameters", "put new credentials into the Secret that it names")
-        }
+        "CredentialsExpired" => ("spec.secretParameters", "put new credentials into the Secret that it names"),
         "Throttled" => (
             "spec.monitorSeconds",
             "check it less often, or have the provider allow more requests; it is tried again by itself",
@@ -275,8 +263,7 @@ pub(crate) fn page(results: &[DeviceResult], paint: Paint) -> String {
     let row = |one: &DeviceResult| {
         let tone = if one.message.is_empty() { Tone::Good } else { Tone::Bad };
         let problem = if one.message.is_empty() { "-" } else { &one.problem };
-        let cells =
-            [paint.mark(tone), &one.device, &one.node, one.power.name(), one.identity.name(), problem];
+        let cells = [paint.mark(tone), &one.device, &one.node, one.power.name(), one.identity.name(), problem];
         (tone, cells.map(str::to_owned).to_vec())
     };
     let rows: Vec<_> = results.iter().map(row).collect();
@@ -367,11 +354,7 @@ mod tests {
         assert_eq!(lines[1], "✔  ns/bmc  a     On       Match     -");
         assert_eq!(lines[2], "✖  ns/bmc  b     Unknown  Unknown   LoginDenied");
         assert_eq!(lines[4], "ns/bmc for b: the device refuses the login: 401");
-        assert!(
-            lines[5].starts_with("  fix: spec.parameters") && lines[5].contains("password"),
-            "{}",
-            lines[5]
-        );
+        assert!(lines[5].starts_with("  fix: spec.parameters") && lines[5].contains("password"), "{}", lines[5]);
     }
 
     #[test]

@@ -132,8 +132,7 @@ impl Args {
             return Ok(Exit::TimedOut);
         };
         let devices_to_test = devices_of(&session, &examined).await?;
-        let (devices, answers) =
-            devices::test_all(&session, &devices_to_test, Some(&self.node), timeout).await?;
+        let (devices, answers) = devices::test_all(&session, &devices_to_test, Some(&self.node), timeout).await?;
         let document = document(&drill, devices, session.target());
         self.print.output.print(&document, || page(&document, SWITCHED, self.print.paint()))?;
         let held = document.gates.iter().any(|gate| gate.holds);
@@ -155,9 +154,8 @@ impl Args {
         let by = operator_requests::whoami(connection).await?;
         let name = operator_requests::request_fence(connection, examined, &by, &self.reason).await?;
         let deadline = env.now() + self.timeout.unwrap_or(Duration::from_mins(15));
-        let ended = |phase| {
-            matches!(phase, Phase::Done | Phase::AwaitingOperator | Phase::Cancelled | Phase::Superseded)
-        };
+        let ended =
+            |phase| matches!(phase, Phase::Done | Phase::AwaitingOperator | Phase::Cancelled | Phase::Superseded);
         match follow_incident(session, &name, deadline, ended).await? {
             Some(Phase::Done) => {
                 print(&format!("It is back and still cordoned: kubectl uncordon {node}\n"))?;
@@ -309,21 +307,15 @@ mod tests {
     fn drill_really_takes_no_output_format() {
         use clap::Parser as _;
         let parsed = |args: &str| crate::Cli::try_parse_from(args.split(' ')).is_ok();
-        assert!(
-            parsed("pod-safety drill n --exit-zero --no-headers -o json")
-                && parsed("pod-safety drill n --really")
-        );
+        assert!(parsed("pod-safety drill n --exit-zero --no-headers -o json") && parsed("pod-safety drill n --really"));
         assert!(parsed("pod-safety devices test --exit-zero --no-headers -o wide"));
         assert!(!parsed("pod-safety drill n --really -o json"));
     }
 
     #[test]
     fn gates_are_printed_with_their_numbers_whether_or_not_they_hold() {
-        let gate = |name: &str, holds, message: &str| Gate {
-            name: name.to_owned(),
-            holds,
-            message: message.to_owned(),
-        };
+        let gate =
+            |name: &str, holds, message: &str| Gate { name: name.to_owned(), holds, message: message.to_owned() };
         let gates = vec![
             gate("LargeOutage", false, "1 of 20 nodes is lost; the limit is 49 %"),
             gate("Paused", true, "the policy db is paused"),

@@ -146,9 +146,7 @@ pub(crate) async fn add_hint(session: &Session, command: &str, error: Error) -> 
         _ => None,
     };
     match advice {
-        Some(advice) => {
-            Error::msg(format!("{}; {advice}", pod_safety_shared::record::error_chain(error.as_ref())))
-        }
+        Some(advice) => Error::msg(format!("{}; {advice}", pod_safety_shared::record::error_chain(error.as_ref()))),
         None => error,
     }
 }
@@ -183,8 +181,7 @@ async fn suggest_name(session: &Session, not_there: &NotFound) -> String {
             .await
             .is_none_or(|pods| !pods.is_empty())
     {
-        return ". If its Node object was deleted, pod-safety removes its pods after the quarantine"
-            .to_owned();
+        return ". If its Node object was deleted, pod-safety removes its pods after the quarantine".to_owned();
     }
     let Some(all) = list_names(session, kind.path()).await else { return String::new() };
     let within = |(one, _): &&(String, String)| namespace.as_ref().is_none_or(|namespace| one == namespace);
@@ -201,12 +198,7 @@ async fn suggest_name(session: &Session, not_there: &NotFound) -> String {
 }
 
 /// Whether the namespace itself does not exist, and the name that was probably meant.
-async fn suggest_namespace(
-    session: &Session,
-    kind: ResourceKind,
-    namespace: &str,
-    name: &str,
-) -> Option<String> {
+async fn suggest_namespace(session: &Session, kind: ResourceKind, namespace: &str, name: &str) -> Option<String> {
     let is_there = session.get_raw(&format!("/api/v1/namespaces/{namespace}")).await;
     if !is_there.is_err_and(|error| error.is_not_found()) {
         return None;

@@ -86,10 +86,7 @@ pub(crate) const COMMANDS: [CommandCodes; 19] = [
         ],
     ),
     ("explain", BLOCKS),
-    (
-        "timeline",
-        &[(0, "if all of it could be read"), ERROR, WRONG_USAGE, (6, "if parts of it could not be read")],
-    ),
+    ("timeline", &[(0, "if all of it could be read"), ERROR, WRONG_USAGE, (6, "if parts of it could not be read")]),
     ("resolve", BLOCKS),
     (
         "doctor",
@@ -103,12 +100,7 @@ pub(crate) const COMMANDS: [CommandCodes; 19] = [
     ),
     (
         "report",
-        &[
-            (0, "if it is written"),
-            ERROR,
-            WRONG_USAGE,
-            (6, "if it is written but parts of it could not be read"),
-        ],
+        &[(0, "if it is written"), ERROR, WRONG_USAGE, (6, "if it is written but parts of it could not be read")],
     ),
     ("ui", &[(0, "when it is stopped"), ERROR, WRONG_USAGE]),
     (
@@ -226,9 +218,9 @@ mod tests {
             let below: Vec<_> = command.get_subcommands().filter(|one| one.get_name() != "help").collect();
             match below.as_slice() {
                 [] => all.push((named(command), command.clone())),
-                some => all.extend(
-                    some.iter().map(|one| (format!("{} {}", named(command), named(one)), (*one).clone())),
-                ),
+                some => {
+                    all.extend(some.iter().map(|one| (format!("{} {}", named(command), named(one)), (*one).clone())))
+                }
             }
         }
         all
@@ -274,8 +266,7 @@ mod tests {
             let (title, text) = section.split_once('\n').unwrap();
             // The sentences about examples come from the program.
             let prose: String = text.split("```").step_by(2).collect();
-            let Some((name, codes)) =
-                COMMANDS.iter().find(|(name, _)| title.contains(&format!("pod-safety {name}")))
+            let Some((name, codes)) = COMMANDS.iter().find(|(name, _)| title.contains(&format!("pod-safety {name}")))
             else {
                 continue;
             };

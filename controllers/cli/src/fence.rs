@@ -24,7 +24,8 @@ use super::{Exit, devices, drill, print, sanitize};
 const PHRASE: &str = "switch off";
 
 /// The text below the plan of a dry run.
-const NOTHING: &str = "Nothing was written, and nothing was switched. POWER is what the devices said when they were last checked.";
+const NOTHING: &str =
+    "Nothing was written, and nothing was switched. POWER is what the devices said when they were last checked.";
 
 /// A kubelet renews its Lease every ten seconds, and the Lease lasts 40 s: a node whose Lease was renewed later than
 /// that reports.
@@ -133,8 +134,7 @@ impl FenceArgs {
         let object = Raw::from_body(Encoding::Json, object.context("supposing a NodeFence")?.into());
         snapshot.cache.insert_hypothetical(Kind::NodeFences, &object.context("supposing a NodeFence")?);
         let status = snapshot.with_context(|ctx| plan_fencing(&name, &self.node.as_str().into(), ctx));
-        let status =
-            status.map_err(|why| anyhow::anyhow!("there is no plan for node {}: {why}", self.node))?;
+        let status = status.map_err(|why| anyhow::anyhow!("there is no plan for node {}: {why}", self.node))?;
         Ok(Drill { uid: name.clone(), name, spec, status })
     }
 

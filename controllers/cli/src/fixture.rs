@@ -106,7 +106,8 @@ impl Fixture {
 
     fn machine(name: &str, zone: &str, ready: &str, last_report: &str, taints: &Value) -> Obj {
         let since = if ready == "True" { "2026-11-01T08:00:00Z" } else { "2026-11-21T10:14:55Z" };
-        let condition = json!({ "type": "Ready", "status": ready, "lastHeartbeatTime": last_report, "lastTransitionTime": since });
+        let condition =
+            json!({ "type": "Ready", "status": ready, "lastHeartbeatTime": last_report, "lastTransitionTime": since });
         objects::node(name)
             .labels(json!({ "topology.kubernetes.io/zone": zone }))
             .set("/metadata/creationTimestamp", json!("2026-11-01T08:00:00Z"))
@@ -116,15 +117,7 @@ impl Fixture {
             .set("/status/conditions", json!([condition]))
     }
 
-    fn node_with(
-        &self,
-        name: &str,
-        zone: &str,
-        ready: &str,
-        last_report: &str,
-        taints: &Value,
-        seconds: u64,
-    ) {
+    fn node_with(&self, name: &str, zone: &str, ready: &str, last_report: &str, taints: &Value, seconds: u64) {
         self.apply(Kind::Nodes, Self::machine(name, zone, ready, last_report, taints), seconds);
         self.lease(name, last_report, seconds);
     }
@@ -202,8 +195,7 @@ impl Fixture {
                 ready(pod);
             }
         });
-        let condition =
-            |kind: &str, at: &str| json!({ "type": kind, "status": "True", "lastTransitionTime": at });
+        let condition = |kind: &str, at: &str| json!({ "type": kind, "status": "True", "lastTransitionTime": at });
         let mut conditions = vec![condition("PodScheduled", "2026-11-21T10:22:37Z")];
         conditions.extend(is_ready.then(|| condition("Ready", "2026-11-21T10:22:45Z")));
         self.successors = vec![json!({ "metadata": { "uid": "uid-orders-1" }, "spec": { "nodeName": node },
@@ -262,7 +254,8 @@ impl Fixture {
     pub(crate) fn add_confirmation(&self, at: &str, until: Option<(&str, &str)>) {
         let spec = json!({ "node": self.incarnation(BOOT), "kind": "Asserted", "by": "anna@example.com",
             "reason": "PDU port 14 off, ticket 8123", "leaseRenewed": "2026-11-21T10:14:05Z" });
-        let mut proof = json!({ "metadata": { "name": "worker-b1-e", "uid": "uid-proof", "creationTimestamp": at }, "spec": spec });
+        let mut proof =
+            json!({ "metadata": { "name": "worker-b1-e", "uid": "uid-proof", "creationTimestamp": at }, "spec": spec });
         if let Some((at, reason)) = until {
             proof["status"] = json!({ "invalidated": { "at": at, "reason": reason } });
         }
@@ -307,7 +300,9 @@ impl Fixture {
     }
 
     pub(crate) fn out_of_service(&self) {
-        self.lose(json!([{ "key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute" }]));
+        self.lose(
+            json!([{ "key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute" }]),
+        );
     }
 
     pub(crate) fn node_gone(&self) {
@@ -322,8 +317,7 @@ impl Fixture {
     pub(crate) fn add_event(&mut self, object: &str, reason: &str, message: &str) {
         let at = "2026-11-21T10:22:40Z".parse().unwrap();
         let (object, reason, message) = (object.to_owned(), reason.to_owned(), message.to_owned());
-        let by =
-            if reason == "ForceDeleteHeld" { "pod-safety" } else { "kube-controller-manager" }.to_owned();
+        let by = if reason == "ForceDeleteHeld" { "pod-safety" } else { "kube-controller-manager" }.to_owned();
         let (uid, node, requested) = (String::new(), String::new(), None);
         self.events.push(EventRecord {
             at,

@@ -61,10 +61,7 @@ impl Impact {
             }
             let mut page = page(ctx, node, &claims, paint);
             for missing in &missing {
-                page.push_str(&format!(
-                    "{}\n",
-                    paint.wrap(&format!("{} {missing}", paint.mark(Tone::Attention)), 2)
-                ));
+                page.push_str(&format!("{}\n", paint.wrap(&format!("{} {missing}", paint.mark(Tone::Attention)), 2)));
             }
             let policy = ctx.view.policy_of(&examined.labels);
             let how = match ctx.view.node(node) {
@@ -92,10 +89,8 @@ fn active_pods<'a>(ctx: &ExplainContext<'a>, node: &str) -> impl Iterator<Item =
 }
 
 fn page(ctx: &ExplainContext<'_>, node: &str, claims: &Claims, paint: Paint) -> String {
-    let is_of_daemon_set =
-        |pod: &&Pod| pod.controller.as_ref().is_some_and(|controller| controller.is_daemon_set());
-    let (of_daemon_sets, mut pods): (Vec<&Pod>, Vec<&Pod>) =
-        active_pods(ctx, node).partition(is_of_daemon_set);
+    let is_of_daemon_set = |pod: &&Pod| pod.controller.as_ref().is_some_and(|controller| controller.is_daemon_set());
+    let (of_daemon_sets, mut pods): (Vec<&Pod>, Vec<&Pod>) = active_pods(ctx, node).partition(is_of_daemon_set);
     pods.sort_by_key(|pod| pod.key.clone());
     let row = |pod: &&Pod| {
         let claims = claims.get(&(pod.key.namespace.to_string(), pod.key.name.to_string()));

@@ -39,9 +39,8 @@ pub(crate) fn adapt_commands(text: &str) -> Cow<'_, str> {
 /// The subcommands of the program: no line of a page is wrapped within one.
 #[must_use]
 pub fn commands() -> &'static Commands {
-    static ALL: LazyLock<Commands> = LazyLock::new(|| {
-        Commands::from_clap(&Command::augment_subcommands(clap::Command::new("")), &PROGRAM_COMMANDS)
-    });
+    static ALL: LazyLock<Commands> =
+        LazyLock::new(|| Commands::from_clap(&Command::augment_subcommands(clap::Command::new("")), &PROGRAM_COMMANDS));
     &ALL
 }
 

@@ -144,11 +144,7 @@ fn exit_code(done: anyhow::Result<Exit>) -> u8 {
         Ok(exit) => exit.code(),
         Err(error) => {
             print_stderr(&sanitize::line(&format!("pod-safety: {}", error_chain(error.as_ref()))));
-            if error.is::<BadFlags>() || error.is::<explain::UsageError>() {
-                USAGE
-            } else {
-                Exit::Interrupted.code()
-            }
+            if error.is::<BadFlags>() || error.is::<explain::UsageError>() { USAGE } else { Exit::Interrupted.code() }
         }
     }
 }

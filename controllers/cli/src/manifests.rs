@@ -39,11 +39,7 @@ mod tests {
         if pod_safety_shared::testing::should_rewrite("POD_SAFETY_WRITE_CRDS") {
             std::fs::write(path, &expected).unwrap();
         }
-        assert_eq!(
-            std::fs::read_to_string(path).unwrap(),
-            expected,
-            "run it once with POD_SAFETY_WRITE_CRDS=1"
-        );
+        assert_eq!(std::fs::read_to_string(path).unwrap(), expected, "run it once with POD_SAFETY_WRITE_CRDS=1");
     }
 
     #[test]

@@ -63,16 +63,8 @@ pub(crate) const TABLE: [Rights; 15] = [
         needs: "as `drain --apply` and `pause`; `patch` nodes/status; `list` nodefences. With `--power-off` as `fence`, and `get` and `patch` nodefences, too",
         role: None,
     },
-    Rights {
-        commands: &["pause --policy", "resume --policy"],
-        needs: "`get` and `patch` fencepolicies",
-        role: None,
-    },
-    Rights {
-        commands: &["devices test"],
-        needs: "`get`, `list` and `patch` fencedevices; no Secrets",
-        role: None,
-    },
+    Rights { commands: &["pause --policy", "resume --policy"], needs: "`get` and `patch` fencepolicies", role: None },
+    Rights { commands: &["devices test"], needs: "`get`, `list` and `patch` fencedevices; no Secrets", role: None },
     Rights {
         commands: &["drill"],
         needs: "as `fence` and `devices test`; `get` and `delete` nodefences. With `--really` as `drain` without `--apply`, too",
@@ -125,15 +117,10 @@ mod tests {
             for command in *commands {
                 let (verb, flag) = command.split_once(' ').unwrap_or((command, ""));
                 let names = |title: &str| {
-                    title
-                        .split('`')
-                        .any(|one| one.split_whitespace().next() == Some(verb) && one.contains(flag))
+                    title.split('`').any(|one| one.split_whitespace().next() == Some(verb) && one.contains(flag))
                 };
                 let is_row = |(title, text): &&(String, String)| names(title) && text.starts_with(takes);
-                assert!(
-                    rows.iter().any(|row| is_row(&row)),
-                    "{command}: {takes}: not a row of docs/commands.md"
-                );
+                assert!(rows.iter().any(|row| is_row(&row)), "{command}: {takes}: not a row of docs/commands.md");
             }
         }
     }
@@ -141,8 +128,7 @@ mod tests {
     #[test]
     fn each_cluster_command_has_rights_and_each_role_exists() {
         for command in Cli::command().get_subcommands() {
-            let connects =
-                |one: &clap::Command| one.get_arguments().any(|arg| arg.get_long() == Some("context"));
+            let connects = |one: &clap::Command| one.get_arguments().any(|arg| arg.get_long() == Some("context"));
             let below = command.get_subcommands().filter(|one| connects(one));
             let names = below.map(|one| format!("{} {}", command.get_name(), one.get_name()));
             let own = Some(command.get_name().to_owned()).filter(|_| connects(command));
@@ -164,10 +150,8 @@ mod tests {
     /// The role grants the rights that the command needs.
     #[test]
     fn the_role_for_confirmations_grants_each_right_they_need() {
-        let role = RBAC
-            .split("\n---\n")
-            .find(|text| text.contains(&format!("  name: {CONFIRM_DOWN}\nrules:")))
-            .unwrap();
+        let role =
+            RBAC.split("\n---\n").find(|text| text.contains(&format!("  name: {CONFIRM_DOWN}\nrules:"))).unwrap();
         let role: Value = serde_saphyr::from_str(role).unwrap();
         let has: BTreeSet<(String, String)> = role["rules"]
             .as_array()
@@ -175,12 +159,7 @@ mod tests {
             .iter()
             .flat_map(|rule| {
                 let texts = |field: &str| -> Vec<String> {
-                    rule[field]
-                        .as_array()
-                        .unwrap()
-                        .iter()
-                        .map(|one| one.as_str().unwrap().to_owned())
-                        .collect()
+                    rule[field].as_array().unwrap().iter().map(|one| one.as_str().unwrap().to_owned()).collect()
                 };
                 let verbs = texts("verbs");
                 texts("resources").into_iter().flat_map(move |what| {

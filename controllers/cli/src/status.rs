@@ -15,8 +15,7 @@ use super::watch::{Rendered, WatchArgs};
 use super::{API_VERSION, Exit, pluralize};
 
 /// The meaning of `-n` for this command.
-const NAMESPACE: &str =
-    "Only pods, PodDisruptionBudgets and fence devices of this namespace; nodes are shown all";
+const NAMESPACE: &str = "Only pods, PodDisruptionBudgets and fence devices of this namespace; nodes are shown all";
 
 #[derive(Debug, ClapArgs)]
 #[command(after_help = crate::exit::help("status"), mut_arg("namespace", |arg| arg.help(NAMESPACE)))]
@@ -169,8 +168,7 @@ impl StatusReport {
 fn line(overview: &Overview) -> String {
     let ready: usize = overview.zones.iter().map(|zone| zone.ready).sum();
     let nodes: usize = overview.zones.iter().map(|zone| zone.nodes).sum();
-    let blocked: Vec<String> =
-        overview.blocked.iter().map(|one| format!("{}/{}", one.namespace, one.pod)).collect();
+    let blocked: Vec<String> = overview.blocked.iter().map(|one| format!("{}/{}", one.namespace, one.pod)).collect();
     let blocked = if blocked.is_empty() { "none".to_owned() } else { blocked.join(" ") };
     let unknown = if overview.verdict() == Overall::Unknown { ", not everything could be read" } else { "" };
     format!(
@@ -225,10 +223,7 @@ Last 24 h: no node was proved off.
         assert_eq!(text, golden);
         let documentation = include_str!("../../../docs/commands.md");
         assert!(documentation.contains(golden), "docs/commands.md shows another screen");
-        assert_eq!(
-            line(&overview),
-            "status: 3 of 4 nodes Ready, 1 thing for a person, blocked pods: shop/orders-1"
-        );
+        assert_eq!(line(&overview), "status: 3 of 4 nodes Ready, 1 thing for a person, blocked pods: shop/orders-1");
         let wall = "2026-11-21T10:23:05Z".parse().unwrap();
         let seen = StatusReport {
             namespace: None,
@@ -238,10 +233,7 @@ Last 24 h: no node was proved off.
             wall,
             target: target(),
         };
-        assert!(
-            documentation.contains(&seen.text(Paint::plain())),
-            "docs/commands.md does not name the cluster"
-        );
+        assert!(documentation.contains(&seen.text(Paint::plain())), "docs/commands.md does not name the cluster");
         let document = serde_json::to_value(seen.document()).unwrap();
         assert_eq!(
             (&document["verdict"], &document["blocked"][0]["reason"]),
@@ -291,10 +283,7 @@ Last 24 h: no node was proved off.
             let fixture = Fixture::without_nodes(unread);
             let (overview, text) = read_status(&fixture);
             assert_eq!(exit(overview.verdict()), Exit::Unknown, "{unread:?}: {text}");
-            assert!(
-                text.contains("! It is not known whether something needs a person"),
-                "{unread:?}: {text}"
-            );
+            assert!(text.contains("! It is not known whether something needs a person"), "{unread:?}: {text}");
             let promised = [Kind::Budgets, Kind::NodeFences].contains(&unread[0]);
             assert_eq!(text.contains('✔'), promised, "{unread:?}: {text}");
             let wall = fixture.with_context(|ctx| ctx.wall);
@@ -312,11 +301,7 @@ Last 24 h: no node was proved off.
         }
         let mut fixture = Fixture::healthy();
         fixture.running = Running { lease_unread: true, ..Running::default() };
-        assert_eq!(
-            read_status(&fixture).0.verdict(),
-            Overall::Unknown,
-            "whether pod-safety has a leader is not known"
-        );
+        assert_eq!(read_status(&fixture).0.verdict(), Overall::Unknown, "whether pod-safety has a leader is not known");
         let mut lost = Fixture::with_lost_node();
         lost.unread = vec![Kind::Budgets];
         assert_eq!(
@@ -381,9 +366,7 @@ TO KNOW
         for change in [
             |fixture: &mut Fixture| fixture.running = Running::default(),
             |fixture: &mut Fixture| fixture.running.without_fencing = true,
-            |fixture: &mut Fixture| {
-                fixture.running.mode = Some(pod_safety_shared::controller_loop::Mode::Observe)
-            },
+            |fixture: &mut Fixture| fixture.running.mode = Some(pod_safety_shared::controller_loop::Mode::Observe),
         ] {
             let mut fixture = Fixture::with_lost_node();
             fixture.policy_after(550, None);

@@ -12,11 +12,8 @@ use super::cluster::{ConnectArgs, Session};
 use super::status::StatusReport;
 use super::{Exit, explain, invocation, print_stderr, sanitize};
 
-const PAGE: Page = Page {
-    html: include_str!("ui/page.html"),
-    style: include_str!("ui/page.css"),
-    script: include_str!("ui/page.js"),
-};
+const PAGE: Page =
+    Page { html: include_str!("ui/page.html"), style: include_str!("ui/page.css"), script: include_str!("ui/page.js") };
 
 #[derive(Debug, ClapArgs)]
 #[command(after_help = crate::exit::help("ui"))]

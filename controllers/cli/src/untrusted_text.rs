@@ -17,9 +17,7 @@ use super::{Cli, sanitize};
 const FORGED: &str = "FORGED";
 
 fn marked(text: &str) -> String {
-    format!(
-        "{text}\u{1b}[31m\u{1b}[2J\u{9b}31m\r\n{FORGED} \u{2028}{FORGED}\u{202e}\u{2066}\u{200b}\u{feff}\u{7f}"
-    )
+    format!("{text}\u{1b}[31m\u{1b}[2J\u{9b}31m\r\n{FORGED} \u{2028}{FORGED}\u{202e}\u{2066}\u{200b}\u{feff}\u{7f}")
 }
 
 pub(crate) const COMMANDS: [&str; 32] = [
@@ -83,10 +81,7 @@ fn parts(path: &str) -> (String, Option<&str>, Option<&str>) {
 }
 
 fn refusal(code: u16, reason: &str, message: &str) -> (u16, Value) {
-    (
-        code,
-        json!({ "kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": message }),
-    )
+    (code, json!({ "kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": message }))
 }
 
 /// An API server of these objects. `message` is its message where it refuses, and the name of the user.
@@ -111,10 +106,7 @@ pub(crate) fn server(objects: Objects, message: String, refuses: bool) -> Arc<An
             ("PATCH" | "PUT" | "DELETE", _) => return (200, json!({ "metadata": {} })),
             (_, "/apis") => {
                 let version = |version: &str| json!({ "preferredVersion": { "groupVersion": version } });
-                return (
-                    200,
-                    json!({ "groups": [version("example.com/v1"), version("broken.example.com/v1")] }),
-                );
+                return (200, json!({ "groups": [version("example.com/v1"), version("broken.example.com/v1")] }));
             }
             (_, "/api/v1") => return (200, json!({ "resources": [] })),
             (_, "/apis/example.com/v1") => {
@@ -130,8 +122,7 @@ pub(crate) fn server(objects: Objects, message: String, refuses: bool) -> Arc<An
             let is = |expected: Option<&str>, value: &Value| {
                 expected.is_none_or(|selected| *value == *selected.split('&').next().unwrap_or_default())
             };
-            is(of("spec.nodeName"), &one["spec"]["nodeName"])
-                && is(of("metadata.name"), &one["metadata"]["name"])
+            is(of("spec.nodeName"), &one["spec"]["nodeName"]) && is(of("metadata.name"), &one["metadata"]["name"])
         };
         let within: Vec<&Value> = all.iter().filter(is_within).filter(is_selected).collect();
         let Some(name) = name else {
@@ -170,11 +161,7 @@ pub(crate) fn run_command(command: &str, server: &Arc<AnswerFn>) -> (u8, String)
 }
 
 /// The same on a terminal of this width.
-pub(crate) fn run_command_within(
-    columns: Option<usize>,
-    command: &str,
-    server: &Arc<AnswerFn>,
-) -> (u8, String) {
+pub(crate) fn run_command_within(columns: Option<usize>, command: &str, server: &Arc<AnswerFn>) -> (u8, String) {
     start_session(server);
     widen(columns);
     let mut words = vec!["pod-safety"];
@@ -221,8 +208,7 @@ impl Attempts {
 fn each_command_is_tested_or_excluded() {
     let named = |line: &&str| line.split(' ').next().unwrap().to_owned();
     let tried: BTreeSet<String> = COMMANDS.iter().map(named).chain(OTHERS.map(str::to_owned)).collect();
-    let all: BTreeSet<String> =
-        Cli::command().get_subcommands().map(|one| one.get_name().to_owned()).collect();
+    let all: BTreeSet<String> = Cli::command().get_subcommands().map(|one| one.get_name().to_owned()).collect();
     let untried: Vec<&String> = all.difference(&tried).collect();
     assert!(untried.is_empty(), "{untried:?}");
 }

@@ -72,12 +72,8 @@ impl PodTotals {
                     scaled.selected = scaled.selected.saturating_add(living);
                     controllers.extend(pod.controller.as_ref().map(|controller| (&controller.uid, uid)));
                 }
-                KnownOwner::Owner(Owner::NoController) => {
-                    totals.unmanaged = totals.unmanaged.saturating_add(living)
-                }
-                KnownOwner::Owner(Owner::Unscaled(_)) => {
-                    totals.unscaled = totals.unscaled.saturating_add(living)
-                }
+                KnownOwner::Owner(Owner::NoController) => totals.unmanaged = totals.unmanaged.saturating_add(living),
+                KnownOwner::Owner(Owner::Unscaled(_)) => totals.unscaled = totals.unscaled.saturating_add(living),
                 KnownOwner::Owner(Owner::Unknown(why)) => drop(totals.unknown.insert(why.into())),
                 KnownOwner::NotRequested(of) => drop(totals.unknown.insert(format!("{of} was not asked"))),
             }
@@ -100,8 +96,7 @@ impl PodTotals {
         let sum = |of: fn(&Scaled) -> i32| self.scaled.values().map(of).fold(0, i32::saturating_add);
         // Pods whose controllers have no scale count only for a whole number of `minAvailable`.
         let unscaled = if needs_scales { 0 } else { self.unscaled };
-        let healthy =
-            sum(|scaled| scaled.max_selected()).saturating_add(self.unmanaged).saturating_add(unscaled);
+        let healthy = sum(|scaled| scaled.max_selected()).saturating_add(self.unmanaged).saturating_add(unscaled);
         let amounts = amounts_of(limit, || healthy, || Ok(sum(|scaled| scaled.replicas)));
         // If it cannot be calculated, nothing is allowed.
         let Ok((expected, desired)) = amounts else {
@@ -131,10 +126,7 @@ impl PodTotals {
         let mut scaled = self.clone();
         let mut all = scaled.scaled.values_mut();
         let (Some(controller), None) = (all.next(), all.next()) else { return None };
-        if controller.others > 0
-            || controller.selected > controller.replicas
-            || self.unmanaged > 0
-            || self.unscaled > 0
+        if controller.others > 0 || controller.selected > controller.replicas || self.unmanaged > 0 || self.unscaled > 0
         {
             return None;
         }
@@ -177,9 +169,7 @@ fn known_owner(pod: &Pod, view: &View<'_>, now: Mono) -> KnownOwner {
         OwnerLookup::Failed(owner, _) if refused => KnownOwner::Owner(owner),
         OwnerLookup::Failed(..) | OwnerLookup::Wait(_) => KnownOwner::Owner(Owner::Unscaled("".into())),
         OwnerLookup::RequestScale(of) => match view.scale(pod).map(|answer| &answer.scale) {
-            Some(Ok(Scale::Replicas(replicas))) => {
-                KnownOwner::Owner(Owner::Scaled(of.uid.clone(), *replicas))
-            }
+            Some(Ok(Scale::Replicas(replicas))) => KnownOwner::Owner(Owner::Scaled(of.uid.clone(), *replicas)),
             Some(Ok(Scale::None | Scale::Absent)) => {
                 KnownOwner::Owner(Owner::Unscaled(format!("{}/{}", of.kind, of.name).into()))
             }

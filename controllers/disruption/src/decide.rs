@@ -12,9 +12,7 @@ use pod_safety_shared::controller_loop::Subject;
 use pod_safety_shared::model::{Budget, BudgetStatus, Kind, Pod, PodKey, Uid};
 
 use super::best_case::{BestCase, PodTotals};
-use super::calculate::{
-    Calculation, CalculationError, Member, Owner, calculate, fail_safe_status, needs_scales,
-};
+use super::calculate::{Calculation, CalculationError, Member, Owner, calculate, fail_safe_status, needs_scales};
 use super::config::Config;
 use super::owners::{MAX_AGE, OwnerLookup, find_owner};
 
@@ -69,12 +67,8 @@ pub fn decide(key: &Key, view: &View<'_>, now: Mono, config: &Config) -> Decisio
         }
     }
     match key {
-        Key::Budget(uid) => {
-            view.budget(uid).map_or_else(Decision::default, |budget| decide_budget(budget, view, now))
-        }
-        Key::StalePod(uid) => {
-            view.pod(uid).map_or_else(Decision::default, |pod| decide_stale_pod(pod, now, config))
-        }
+        Key::Budget(uid) => view.budget(uid).map_or_else(Decision::default, |budget| decide_budget(budget, view, now)),
+        Key::StalePod(uid) => view.pod(uid).map_or_else(Decision::default, |pod| decide_stale_pod(pod, now, config)),
     }
 }
 
@@ -167,15 +161,14 @@ fn members(budget: &Budget, view: &View<'_>, now: Mono) -> Members {
     }
     let subject = || Subject::Budget(budget.key.clone());
     waiting.holds.extend(
-        to_request.values().next().map(|first| {
-            (subject(), Hold::ScaleAsked { controller: format!("{}/{}", first.kind, first.name) })
-        }),
+        to_request
+            .values()
+            .next()
+            .map(|first| (subject(), Hold::ScaleAsked { controller: format!("{}/{}", first.kind, first.name) })),
     );
     let namespace = &budget.key.namespace;
     let requests = to_request.into_values();
-    waiting
-        .intents
-        .extend(requests.map(|controller| Intent::Scale { namespace: namespace.clone(), controller }));
+    waiting.intents.extend(requests.map(|controller| Intent::Scale { namespace: namespace.clone(), controller }));
     Members::Unknown(waiting)
 }
 
@@ -241,10 +234,7 @@ fn budget_holds(
     }
     let named = |name: &str| members.iter().find(|member| *member.name == *name);
     for member in not_deleted.iter().filter_map(|name| named(name)) {
-        holds.push((
-            pod_subject(budget, member),
-            Hold::EvictionNotCompleted { budget: budget.key.to_string() },
-        ));
+        holds.push((pod_subject(budget, member), Hold::EvictionNotCompleted { budget: budget.key.to_string() }));
     }
     holds.extend(overlapping_budgets(budget, members, view));
     holds
@@ -289,9 +279,7 @@ fn scale_requests(budget: &Budget, view: &View<'_>, now: Mono) -> impl Iterator<
         }
     }
     let namespace = Arc::clone(&budget.key.namespace);
-    to_request
-        .into_values()
-        .map(move |controller| Intent::Scale { namespace: Arc::clone(&namespace), controller })
+    to_request.into_values().map(move |controller| Intent::Scale { namespace: Arc::clone(&namespace), controller })
 }
 
 fn pod_subject(budget: &Budget, member: &Member) -> Subject {
@@ -312,8 +300,7 @@ fn overlapping_budgets<'a>(
     let overlapping = members.iter().filter_map(|member| {
         let mut others = view.budgets_of_pod(view.pod(&member.uid)?);
         others.next().filter(|first| first.key.uid == budget.key.uid)?;
-        let mut names: Vec<String> =
-            others.take(MAX_BUDGETS - 1).map(|other| other.key.name.to_string()).collect();
+        let mut names: Vec<String> = others.take(MAX_BUDGETS - 1).map(|other| other.key.name.to_string()).collect();
         let several = !names.is_empty();
         names.push(budget.key.name.to_string());
         names.sort();

@@ -44,8 +44,8 @@ mod run;
 
 pub use best_case::{BestCase, PodTotals};
 pub use calculate::{
-    Calculation, CalculationError, DELETION_TIMEOUT, INSUFFICIENT_PODS, Member, Owner, SUFFICIENT_PODS,
-    SYNC_FAILED, calculate, fail_safe_status, needs_scales,
+    Calculation, CalculationError, DELETION_TIMEOUT, INSUFFICIENT_PODS, Member, Owner, SUFFICIENT_PODS, SYNC_FAILED,
+    calculate, fail_safe_status, needs_scales,
 };
 pub use config::Config;
 pub use decide::{Key, decide};

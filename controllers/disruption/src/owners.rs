@@ -58,8 +58,7 @@ pub fn find_owner(pod: &Pod, view: &View<'_>, now: Mono, changed_at: Option<Mono
 /// the Deployment wants.
 fn workload_owner(workload: &Workload, view: &View<'_>) -> Owner {
     let own_scale = || Owner::Scaled(workload.uid.clone(), workload.replicas);
-    let Some(above) = workload.controller.as_ref().filter(|_| workload.kind == WorkloadKind::ReplicaSet)
-    else {
+    let Some(above) = workload.controller.as_ref().filter(|_| workload.kind == WorkloadKind::ReplicaSet) else {
         return own_scale();
     };
     if WorkloadKind::from_controller(above) != Some(WorkloadKind::Deployment) {
@@ -117,11 +116,8 @@ fn scale_owner(
         return request();
     };
     let within = |limit: Duration| now.since(*answered_at) <= limit;
-    let fresh = if changed_at.is_some_and(|changed_at| changed_at < *requested_at) {
-        MAX_AGE_UNCHANGED
-    } else {
-        MAX_AGE
-    };
+    let fresh =
+        if changed_at.is_some_and(|changed_at| changed_at < *requested_at) { MAX_AGE_UNCHANGED } else { MAX_AGE };
     match scale {
         Ok(Scale::Replicas(replicas)) if within(fresh) => {
             OwnerLookup::Owner(Owner::Scaled(controller.uid.clone(), *replicas))
@@ -130,10 +126,9 @@ fn scale_owner(
             OwnerLookup::Owner(Owner::Unscaled(display_name(controller).into()))
         }
         Ok(Scale::Absent) if within(fresh) => OwnerLookup::Owner(deleted_owner(controller)),
-        Err(why) if within(RETRY_AFTER) => OwnerLookup::Failed(
-            Owner::Unknown(why.clone()),
-            *answered_at + RETRY_AFTER + Duration::from_millis(1),
-        ),
+        Err(why) if within(RETRY_AFTER) => {
+            OwnerLookup::Failed(Owner::Unknown(why.clone()), *answered_at + RETRY_AFTER + Duration::from_millis(1))
+        }
         Ok(_) | Err(_) => request(),
     }
 }

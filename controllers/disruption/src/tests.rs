@@ -113,10 +113,7 @@ fn write_back(world: &World, seconds: u64) {
 #[test]
 fn a_new_budget_gets_its_status() {
     let world = guarded();
-    assert_eq!(
-        describe(&decide_at(&world, 1)),
-        ["at 7: 3 of 3 healthy, 2 wanted, 1 allowed, SufficientPods"]
-    );
+    assert_eq!(describe(&decide_at(&world, 1)), ["at 7: 3 of 3 healthy, 2 wanted, 1 allowed, SufficientPods"]);
 }
 
 #[test]
@@ -131,10 +128,7 @@ fn scaling_enqueues_the_budget() {
     let world = guarded();
     write_back(&world, 1);
     world.apply(Kind::StatefulSets, &workload("db", 5), at(2));
-    assert_eq!(
-        describe(&decide_at(&world, 2)),
-        ["at 8: 3 of 5 healthy, 4 wanted, 0 allowed, InsufficientPods"]
-    );
+    assert_eq!(describe(&decide_at(&world, 2)), ["at 8: 3 of 5 healthy, 4 wanted, 0 allowed, InsufficientPods"]);
 }
 
 #[test]
@@ -143,10 +137,7 @@ fn a_pod_that_leaves_the_budget_does_not_count_any_more() {
     world.apply(Kind::Budgets, &budget(&json!({ "minAvailable": 1 })), at(0));
     let relabelled = pod("db-0").set("/metadata/labels", json!({ "app": "other" }));
     world.apply(Kind::Pods, &relabelled, at(2));
-    assert_eq!(
-        describe(&decide_at(&world, 2)),
-        ["at 7: 2 of 2 healthy, 1 wanted, 1 allowed, SufficientPods"]
-    );
+    assert_eq!(describe(&decide_at(&world, 2)), ["at 7: 2 of 2 healthy, 1 wanted, 1 allowed, SufficientPods"]);
 }
 
 #[test]
@@ -160,16 +151,9 @@ fn a_deployment_counts_once_for_all_its_replica_sets() {
     }
     world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": "50%" })), at(0));
     let half = ["at 7: 2 of 4 healthy, 2 wanted, 0 allowed, InsufficientPods"];
-    assert_eq!(
-        describe(&decide_at(&world, 1)),
-        half,
-        "the Deployment is not there: the sets speak for themselves"
-    );
+    assert_eq!(describe(&decide_at(&world, 1)), half, "the Deployment is not there: the sets speak for themselves");
     world.apply(Kind::Deployments, &workload("web", 3), at(0));
-    assert_eq!(
-        describe(&decide_at(&world, 1)),
-        ["at 7: 2 of 3 healthy, 1 wanted, 1 allowed, SufficientPods"]
-    );
+    assert_eq!(describe(&decide_at(&world, 1)), ["at 7: 2 of 3 healthy, 1 wanted, 1 allowed, SufficientPods"]);
 }
 
 #[test]
@@ -197,11 +181,7 @@ fn answers_requested_after_the_last_change_are_awaited_together() {
     let status = ["at 7: 2 of 2 healthy, 1 wanted, 1 allowed, SufficientPods"];
     assert_eq!(describe(&decide_at(&world, 16)), status, "slow, and asked after the last change");
     world.apply(Kind::Pods, &pod("q").owned_by("example.com/v1", "Db", "q").ready("False"), at(17));
-    assert_eq!(
-        describe(&decide_at(&world, 19)),
-        ["ask Db p", "ask Db q"],
-        "what was asked before a change is old"
-    );
+    assert_eq!(describe(&decide_at(&world, 19)), ["ask Db p", "ask Db q"], "what was asked before a change is old");
 }
 
 /// Found beside kube-controller-manager, which reads scales again for each event: a custom resource was scaled, a pod
@@ -263,11 +243,7 @@ fn a_missing_controller_is_awaited_then_read_then_excluded() {
     world.apply(Kind::StatefulSets, &workload("other", 1), at(0));
     world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
     let soon = decide_at(&world, 10);
-    assert_eq!(
-        (describe(&soon).len(), soon.requeue_at),
-        (0, Some(at(11))),
-        "it may come with the next event"
-    );
+    assert_eq!((describe(&soon).len(), soon.requeue_at), (0, Some(at(11))), "it may come with the next event");
     assert_eq!(describe(&decide_at(&world, 12)), ["ask StatefulSet db"]);
     world.set_scale("uid-p", Ok(Scale::Absent), at(13));
     let later = decide_at(&world, 13);
@@ -281,10 +257,7 @@ fn a_terminating_pod_without_its_controller_does_not_fail_the_budget() {
     let ends = pod("old").terminating();
     world.apply(Kind::Pods, &ends.owned_by("apps/v1", "ReplicaSet", "gone"), at(10));
     world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
-    assert_eq!(
-        describe(&decide_at(&world, 10)),
-        ["at 7: 3 of 3 healthy, 2 wanted, 1 allowed, SufficientPods"]
-    );
+    assert_eq!(describe(&decide_at(&world, 10)), ["at 7: 3 of 3 healthy, 2 wanted, 1 allowed, SufficientPods"]);
 }
 
 fn evicted(name: &str) -> Obj {
@@ -322,11 +295,7 @@ fn bug_an_entry_was_bound_to_a_pod_that_was_already_terminating() {
     world.apply(Kind::Budgets, &evicted("db-1"), at(5));
     world.remove(Kind::Pods, "uid-db-1", at(6));
     let successor = pod("db-1").owned_by("apps/v1", "StatefulSet", "db").uid("new");
-    world.apply(
-        Kind::Pods,
-        &successor.set("/metadata/creationTimestamp", json!("2026-01-01T00:09:00Z")),
-        at(7),
-    );
+    world.apply(Kind::Pods, &successor.set("/metadata/creationTimestamp", json!("2026-01-01T00:09:00Z")), at(7));
     assert_eq!(
         describe(&decide_at(&world, 7)),
         ["at 7: 2 of 3 healthy, 2 wanted, 0 allowed, InsufficientPods, as before"]
@@ -415,8 +384,7 @@ fn attack_a_pod_with_more_labels_than_are_kept_counts_in_no_budget_and_is_named(
     let world = guarded();
     world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
     let before = describe(&decide_at(&world, 1));
-    let mut labels: serde_json::Map<_, _> =
-        (0..200).map(|number| (format!("l{number}"), json!(""))).collect();
+    let mut labels: serde_json::Map<_, _> = (0..200).map(|number| (format!("l{number}"), json!(""))).collect();
     labels.insert("app".to_owned(), json!("db"));
     world.apply(Kind::Pods, &pod("fat").set("/metadata/labels", json!(labels)), at(0));
     let decision = decide_at(&world, 1);
@@ -491,10 +459,7 @@ fn an_owner_reference_with_a_foreign_uid_has_an_answer_of_its_own() {
     world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
     world.set_scale("uid-p", Ok(Scale::Replicas(3)), at(1));
     world.set_scale("uid-q", Err("there is no kind Phantom"), at(1));
-    assert_eq!(
-        describe(&decide_at(&world, 1)),
-        ["at 7: 1 of 3 healthy, 2 wanted, 0 allowed, InsufficientPods"]
-    );
+    assert_eq!(describe(&decide_at(&world, 1)), ["at 7: 1 of 3 healthy, 2 wanted, 0 allowed, InsufficientPods"]);
 }
 
 /// A budget that was deleted after the decision needs nothing.

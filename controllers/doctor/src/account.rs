@@ -70,10 +70,7 @@ impl Accounts<'_> {
             return Some(not_checked(CHECK, &why));
         };
         let Some(what) = self.describe_denied() else {
-            return Some(healthy(
-                CHECK,
-                format!("the leader runs as {user}, the account of the admission policies"),
-            ));
+            return Some(healthy(CHECK, format!("the leader runs as {user}, the account of the admission policies")));
         };
         Some(symptom(
             CHECK,

@@ -11,9 +11,9 @@ const CHECK: &str = "FenceAgents";
 /// Whether each pod of pod-safety has a container for fence agents, and whether it runs; no symptom where no device
 /// needs one.
 pub fn check_agents(view: &View<'_>, pods: &[Value]) -> Vec<Symptom> {
-    let needs = view.devices().any(|device| {
-        view.is_fencing_namespace(&device.namespace) && device.spec.driver == DeviceDriver::Agent
-    });
+    let needs = view
+        .devices()
+        .any(|device| view.is_fencing_namespace(&device.namespace) && device.spec.driver == DeviceDriver::Agent);
     if !needs || pods.is_empty() {
         return Vec::new();
     }

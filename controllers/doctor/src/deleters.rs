@@ -143,8 +143,7 @@ pub(super) fn matches_component(workload: &Value, names: &[impl AsRef<str>]) -> 
     for container in containers_of(workload) {
         candidates.push(text(&container["name"]));
         // Without the tag.
-        candidates
-            .extend(image(container).iter().filter_map(|part| part.split(':').next()).map(str::to_owned));
+        candidates.extend(image(container).iter().filter_map(|part| part.split(':').next()).map(str::to_owned));
     }
     let matches_name = |candidate: &String| {
         let rest = names.iter().filter_map(|name| candidate.strip_suffix(name.as_ref()));
@@ -205,11 +204,8 @@ pub(super) fn check_deleters(
             },
         );
     }
-    let (health, when) = if *denies {
-        (Health::Problem, "")
-    } else {
-        (Health::Attention, "with admissionPolicies.action=Deny, ")
-    };
+    let (health, when) =
+        if *denies { (Health::Problem, "") } else { (Health::Attention, "with admissionPolicies.action=Deny, ") };
     let what = format!("{when}may not delete Nodes that do not report: {}", describe_all(&missing));
     let value = chart_values(components, deleters, &missing).join(",").replace('\'', r"'\''");
     let remedy = installation.helm_command(&format!("'admissionPolicies.nodeDeleters={{{value}}}'"));
@@ -225,9 +221,7 @@ fn chart_values(
     let named = |component: &&Component| {
         let is_usual = |user: &String| component.users.contains(user);
         component.users.iter().all(|user| deleters.contains(user))
-            || missing
-                .iter()
-                .any(|one| one.component == component.name && one.user.as_ref().is_none_or(is_usual))
+            || missing.iter().any(|one| one.component == component.name && one.user.as_ref().is_none_or(is_usual))
     };
     let components: Vec<&Component> = known_components.iter().filter(named).collect();
     let is_named = |user: &&String| components.iter().any(|component| component.users.contains(user));
@@ -347,8 +341,7 @@ mod tests {
             "system:serviceaccount:kube-system:cloud-controller-manager",
         );
         let installation = Installation::default();
-        let set =
-            |value: &str| installation.helm_command(&format!("'admissionPolicies.nodeDeleters={{{value}}}'"));
+        let set = |value: &str| installation.helm_command(&format!("'admissionPolicies.nodeDeleters={{{value}}}'"));
         for (gate, running, health, remedy) in [
             (policy(&[], &[], "Deny"), vec![], Health::Fine, String::new()),
             (Gate::Absent, vec![of("karpenter", Some("u:a"))], Health::Fine, String::new()),
@@ -384,11 +377,7 @@ mod tests {
             (policy(&[], &[], "Warn"), vec![of("karpenter", Some("u:a"))], Health::Attention, set("u:a")),
         ] {
             let symptom = check_deleters(&known_components(), &gate, &running, &installation);
-            assert_eq!(
-                (symptom.health, symptom.remedy.as_str()),
-                (health, remedy.as_str()),
-                "{gate:?} {running:?}"
-            );
+            assert_eq!((symptom.health, symptom.remedy.as_str()), (health, remedy.as_str()), "{gate:?} {running:?}");
             assert!(
                 running.is_empty()
                     || gate == Gate::Absent

@@ -64,13 +64,7 @@ fn check_answers(view: &View<'_>) -> Vec<Symptom> {
     ] {
         if !names.is_empty() {
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            all.push(symptom(
-                "FenceDevices",
-                health,
-                format!("{problem}: {}", join_first(&names)),
-                why,
-                remedy,
-            ));
+            all.push(symptom("FenceDevices", health, format!("{problem}: {}", join_first(&names)), why, remedy));
         }
     }
     if all.is_empty() && !fenced_from.is_empty() {
@@ -217,11 +211,7 @@ fn check_policies(view: &View<'_>, unread: &[Kind], paused: &[Paused], wall: Tim
     if unguarded.is_empty() {
         all.push(healthy("FencePolicies", "every node has its FencePolicy"));
     } else {
-        let what = format!(
-            "{} without a FencePolicy: {}",
-            pluralize(unguarded.len(), "node"),
-            join_first(&unguarded)
-        );
+        let what = format!("{} without a FencePolicy: {}", pluralize(unguarded.len(), "node"), join_first(&unguarded));
         all.push(symptom(
             "FencePolicies",
             Health::Attention,
@@ -238,11 +228,8 @@ const NO_WORKING_LEVEL: Advice = (
     "nothing fences such a node when it is lost: its pods wait for a person",
     "pod-safety devices test shows what is wrong with each device",
 );
-const NOT_IN_POLICY: Advice = (
-    "no FencePolicy names",
-    "no node is fenced by it",
-    "name it in spec.levels of a FencePolicy, or delete it",
-);
+const NOT_IN_POLICY: Advice =
+    ("no FencePolicy names", "no node is fenced by it", "name it in spec.levels of a FencePolicy, or delete it");
 const WITHOUT_NODES: Advice = (
     "no node is selected by",
     "nothing is fenced by it",

@@ -10,9 +10,7 @@ use pod_safety_explain::pluralize;
 use pod_safety_process::registry::Name;
 use pod_safety_shared::cache::View;
 use pod_safety_shared::controller_loop::Mode;
-use pod_safety_shared::model::{
-    NOT_READY_TAINT, Node, Pod, Readiness, Taint, TolerationPeriod, UNREACHABLE_TAINT,
-};
+use pod_safety_shared::model::{NOT_READY_TAINT, Node, Pod, Readiness, Taint, TolerationPeriod, UNREACHABLE_TAINT};
 use serde_json::Value;
 
 use super::{Health, Installation, Leader, Symptom, healthy, join_first, symptom};
@@ -75,10 +73,7 @@ pub fn check_node_lifecycle(view: &View<'_>, wall: Timestamp, duties: Duties<'_>
     let kept: Vec<&str> = ready.iter().filter(keeps).map(|node| &*node.name).collect();
     let all = ready.len();
     if kept.is_empty() {
-        let what = format!(
-            "{} checked, none keeps the taint not-ready or unreachable",
-            pluralize(all, "Ready node")
-        );
+        let what = format!("{} checked, none keeps the taint not-ready or unreachable", pluralize(all, "Ready node"));
         return (all > 0).then(|| healthy(CHECK, what));
     }
     Some(symptom(
@@ -126,8 +121,7 @@ pub fn check_budget_statuses(
     });
     if let Some((manager, (_, of))) = rival {
         let what = format!("{manager} writes statuses too, since pod-safety leads in the mode replace: {of}");
-        let remedy =
-            "add -disruption-controller to --controllers of kube-controller-manager, or use the mode guard: ";
+        let remedy = "add -disruption-controller to --controllers of kube-controller-manager, or use the mode guard: ";
         return vec![symptom(
             CHECK,
             Health::Problem,
@@ -141,8 +135,7 @@ pub fn check_budget_statuses(
         true => String::new(),
         false => format!(", by {}", by.into_iter().collect::<Vec<_>>().join(" and ")),
     };
-    let what =
-        format!("{} checked, each has its status{by}", pluralize(budgets.len(), "PodDisruptionBudget"));
+    let what = format!("{} checked, each has its status{by}", pluralize(budgets.len(), "PodDisruptionBudget"));
     if budgets.is_empty() { Vec::new() } else { vec![healthy(CHECK, what)] }
 }
 
@@ -220,8 +213,7 @@ pub fn check_taint_eviction(view: &View<'_>, wall: Timestamp, duties: Duties<'_>
         overdue.extend(stays.map(|pod| format!("{}/{} on {}", pod.key.namespace, pod.key.name, node.name)));
     }
     if overdue.is_empty() {
-        let what =
-            format!("no pod is overdue on {} with a taint NoExecute", pluralize(tainted.len(), "node"));
+        let what = format!("no pod is overdue on {} with a taint NoExecute", pluralize(tainted.len(), "node"));
         return (!tainted.is_empty()).then(|| healthy(CHECK, what));
     }
     let names: Vec<&str> = overdue.iter().map(String::as_str).collect();

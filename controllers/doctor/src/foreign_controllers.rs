@@ -6,8 +6,7 @@ use serde_json::Value;
 
 use super::deleters::find_running as running_deleters;
 use super::deleters::{
-    Component, Gate, ObservedComponents, PolicyRules, check_deleters, containers_of, matches_component,
-    user_for,
+    Component, Gate, ObservedComponents, PolicyRules, check_deleters, containers_of, matches_component, user_for,
 };
 use super::{Health, Installation, Symptom, healthy, symptom};
 
@@ -183,9 +182,7 @@ impl RunningController<'_> {
             Condition::Object { at, holds, .. } => {
                 let path = self.path().unwrap_or_default();
                 match objects.get(&path) {
-                    Some(Ok(Some(object))) => {
-                        Ok(object.pointer(at).and_then(Value::as_str).is_some_and(holds))
-                    }
+                    Some(Ok(Some(object))) => Ok(object.pointer(at).and_then(Value::as_str).is_some_and(holds)),
                     Some(Ok(None)) => Ok(false),
                     Some(Err(why)) => Err(format!("{path}: {why}")),
                     None => Err(format!("{path} was not read")),
@@ -237,12 +234,8 @@ impl ForeignControllers {
     /// Whether components that delete Nodes may do so, which controllers the policies deny, and what to set.
     pub fn check(&self, components: &[Component], installation: &Installation) -> Vec<Symptom> {
         let gate = Gate::from_policies(&self.policies, &self.bindings);
-        let mut all = vec![check_deleters(
-            components,
-            &gate,
-            &running_deleters(components, &self.observed),
-            installation,
-        )];
+        let mut all =
+            vec![check_deleters(components, &gate, &running_deleters(components, &self.observed), installation)];
         all.extend(self.check_refused(installation));
         all
     }
@@ -274,9 +267,7 @@ fn refused_symptom(
     let user = user_for(one.workload);
     let rulings: Vec<(&str, PolicyRules)> = policies
         .iter()
-        .filter_map(|policy| {
-            Some((*policy, PolicyRules::from_policies(&cluster.policies, &cluster.bindings, policy)?))
-        })
+        .filter_map(|policy| Some((*policy, PolicyRules::from_policies(&cluster.policies, &cluster.bindings, policy)?)))
         .filter(|(_, ruling)| !ruling.allows(&user))
         .collect();
     if rulings.is_empty() {
@@ -293,10 +284,7 @@ fn refused_symptom(
     let (is_fine, todo) = match remedy {
         Remedy::External(template) => (
             has_external(template),
-            format!(
-                "create a FenceDevice with driver External and its {template}: {}",
-                page!("quickstart-medik8s.md")
-            ),
+            format!("create a FenceDevice with driver External and its {template}: {}", page!("quickstart-medik8s.md")),
         ),
         Remedy::Device(besides) => (!cluster.fences.is_empty(), format!("{FENCES}; {besides}")),
         Remedy::Listed => (!cluster.fences.is_empty(), {
@@ -331,8 +319,7 @@ mod tests {
                 "matchConditions": [{ "name": "not-exempt", "expression": r#"!(request.userInfo.username in ["system:serviceaccount:ns:trusted"])"# }],
                 "variables": [{ "name": "tainters", "expression": r#"["system:serviceaccount:ns:listed"]"# }] } })
         };
-        let binding =
-            |name: &String| json!({ "spec": { "policyName": name, "validationActions": [action] } });
+        let binding = |name: &String| json!({ "spec": { "policyName": name, "validationActions": [action] } });
         (names.iter().map(policy).collect(), names.iter().map(binding).collect())
     }
 
@@ -406,15 +393,7 @@ mod tests {
         (LONGHORN, "sa", "", Read::Nothing, Has::Nothing, Unknown, "was not read"),
         (LONGHORN, "sa", "", Forbidden, Has::Nothing, Unknown, "forbidden"),
         (LONGHORN, "trusted", "", Setting("delete-both"), Has::Nothing, Fine, NONE),
-        (
-            "descheduler",
-            "sa",
-            "",
-            Policy("a: b\ngracePeriodSeconds: 0\n"),
-            Has::Nothing,
-            Attention,
-            "by eviction",
-        ),
+        ("descheduler", "sa", "", Policy("a: b\ngracePeriodSeconds: 0\n"), Has::Nothing, Attention, "by eviction"),
         ("descheduler", "sa", "", Policy("gracePeriodSeconds: 10\n"), Has::Nothing, Fine, NONE),
         (KUEUE, "sa", "", Read::Nothing, Has::Nothing, Fine, NONE),
         (KUEUE, "sa", GATE, Read::Nothing, Has::Nothing, Attention, "by terminal-phase and force-delete"),
@@ -438,14 +417,8 @@ mod tests {
             let some = |is: bool, one: &Value| is.then(|| one.clone()).into_iter().collect();
             let (devices, fences) = (some(has == External, &far), some(has == Fences, &Value::Null));
             let (policies, bindings) = rules;
-            let cluster = ForeignControllers {
-                policies,
-                bindings,
-                devices,
-                fences,
-                observed: seen,
-                objects: read.objects(),
-            };
+            let cluster =
+                ForeignControllers { policies, bindings, devices, fences, observed: seen, objects: read.objects() };
             let mut all = cluster.check_refused(&Installation::default());
             assert_eq!(all.len(), 1, "{row:?}: {all:?}");
             all.remove(0)
@@ -456,10 +429,7 @@ mod tests {
                 let symptom = check(row, policies(action));
                 let text = format!("{} {}", symptom.what, symptom.remedy);
                 assert_eq!(symptom.health, health, "{row:?}: {text}");
-                assert!(
-                    text.contains(expected) && (health != Attention || text.contains(verb)),
-                    "{row:?}: {text}"
-                );
+                assert!(text.contains(expected) && (health != Attention || text.contains(verb)), "{row:?}: {text}");
             }
             let without = check(row, (Vec::new(), Vec::new()));
             assert!(health == Unknown || without.what.contains(NONE), "{row:?}: {without:?}");

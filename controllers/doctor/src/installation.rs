@@ -56,16 +56,12 @@ mod tests {
     #[test]
     fn bug_a_command_had_dots_in_place_of_release_and_namespace() {
         let deployment = |manager: &str| {
-            let labels =
-                json!({ "app.kubernetes.io/managed-by": manager, "app.kubernetes.io/instance": "safety" });
+            let labels = json!({ "app.kubernetes.io/managed-by": manager, "app.kubernetes.io/instance": "safety" });
             json!({ "metadata": { "namespace": "ops", "labels": labels } })
         };
         for (deployments, prefix) in [
             (vec![deployment("Helm")], "helm upgrade safety charts/pod-safety --namespace ops --reset"),
-            (
-                vec![deployment("argo")],
-                "helm install pod-safety charts/pod-safety --namespace pod-safety --take",
-            ),
+            (vec![deployment("argo")], "helm install pod-safety charts/pod-safety --namespace pod-safety --take"),
             (vec![], "helm install pod-safety "),
         ] {
             let command = Installation::from_deployments(&deployments).helm_command("mode=replace");

@@ -8,7 +8,8 @@ use super::{Duties, Health, Symptom, healthy, not_checked, symptom};
 const CHECK: &str = "KubeControllerManager";
 
 /// Why only one of them may run each controller.
-const BOTH: &str = "two controllers that write the same objects undo each other's work, and its collector force deletes without proof";
+const BOTH: &str =
+    "two controllers that write the same objects undo each other's work, and its collector force deletes without proof";
 
 /// What is known of kube-controller-manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,8 +31,7 @@ pub fn check_kcm(kcm: &Kcm, duties: Duties<'_>) -> Vec<Symptom> {
     };
     let all = match kcm {
         Kcm::Hidden { is_leading: false } => {
-            let why =
-                "its pods cannot be seen, and nobody renews its Lease kube-system/kube-controller-manager";
+            let why = "its pods cannot be seen, and nobody renews its Lease kube-system/kube-controller-manager";
             return vec![not_checked(CHECK, why)];
         }
         Kcm::Hidden { is_leading: true } if mode == Mode::Replace => {
@@ -53,9 +53,9 @@ pub fn check_kcm(kcm: &Kcm, duties: Duties<'_>) -> Vec<Symptom> {
     };
     let mut symptoms = vec![compare_controllers(all, mode, duties)];
     let detach = |arguments: &Vec<String>| {
-        arguments.iter().any(|one| {
-            one == "--disable-force-detach-on-timeout" || one == "--disable-force-detach-on-timeout=true"
-        })
+        arguments
+            .iter()
+            .any(|one| one == "--disable-force-detach-on-timeout" || one == "--disable-force-detach-on-timeout=true")
     };
     if !all.iter().all(detach) {
         symptoms.push(symptom(
@@ -83,8 +83,7 @@ fn join_names(names: &[Name]) -> String {
 /// Compares the controllers that kube-controller-manager runs with those of pod-safety.
 fn compare_controllers(all: &[Vec<String>], mode: Mode, duties: Duties<'_>) -> Symptom {
     let runs = |name: &Name| all.iter().any(|arguments| is_enabled(arguments, name.kcm_names()));
-    let (both, neither): (Vec<Name>, Vec<Name>) =
-        kcm_conflicts(duties.controllers).into_iter().partition(runs);
+    let (both, neither): (Vec<Name>, Vec<Name>) = kcm_conflicts(duties.controllers).into_iter().partition(runs);
     match mode {
         Mode::Replace if !both.is_empty() => symptom(
             CHECK,

@@ -5,24 +5,17 @@ use serde_json::Value;
 use super::{Health, Symptom, healthy, join_first, not_checked, symptom};
 
 /// A CRD of pod-safety, compared with the one in the cluster.
-pub fn check_crds(
-    expected: &[Value],
-    installed: impl Fn(&str) -> Result<Option<Value>, String>,
-) -> Vec<Symptom> {
+pub fn check_crds(expected: &[Value], installed: impl Fn(&str) -> Result<Option<Value>, String>) -> Vec<Symptom> {
     const REMEDY: &str = "pod-safety manifests | kubectl apply --server-side -f -, or upgrade the chart";
     let (mut missing, mut other, mut all) = (Vec::new(), Vec::new(), Vec::new());
     for crd in expected {
         let name = crd["metadata"]["name"].as_str().unwrap_or_default();
         match installed(name) {
             Ok(None) => missing.push(name),
-            Ok(Some(installed))
-                if contains(&installed["spec"]["versions"][0], &crd["spec"]["versions"][0]) => {}
+            Ok(Some(installed)) if contains(&installed["spec"]["versions"][0], &crd["spec"]["versions"][0]) => {}
             Ok(Some(_)) => other.push(name),
             Err(why) => {
-                return vec![not_checked(
-                    "CustomResourceDefinitions",
-                    &format!("{name} could not be read: {why}"),
-                )];
+                return vec![not_checked("CustomResourceDefinitions", &format!("{name} could not be read: {why}"))];
             }
         }
     }

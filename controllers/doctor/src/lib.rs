@@ -107,9 +107,7 @@ pub fn check_version(server: &str) -> Symptom {
     let minor = server.trim_start_matches('v').split('.').nth(1).and_then(|minor| minor.parse::<u32>().ok());
     let (oldest, newest) = MINORS;
     match minor {
-        Some(minor) if (oldest..=newest).contains(&minor) => {
-            healthy("ServerVersion", format!("Kubernetes {server}"))
-        }
+        Some(minor) if (oldest..=newest).contains(&minor) => healthy("ServerVersion", format!("Kubernetes {server}")),
         Some(_) => symptom(
             "ServerVersion",
             Health::Attention,
@@ -128,12 +126,7 @@ const MAX_CLOCK_SKEW: Duration = Duration::from_secs(5);
 const LEASE_RENEWED_WITHIN: Duration = Duration::from_secs(60);
 
 /// Whether the clocks of the API server, of this machine and of the nodes agree.
-pub fn check_clocks(
-    view: &View<'_>,
-    nodes_read: bool,
-    server: Option<Timestamp>,
-    wall: Timestamp,
-) -> Vec<Symptom> {
+pub fn check_clocks(view: &View<'_>, nodes_read: bool, server: Option<Timestamp>, wall: Timestamp) -> Vec<Symptom> {
     const WHY: &str = "clock skew affects displayed times and how long confirmations are valid; \
         no deletion depends on clocks";
     let Some(server) = server else {
@@ -170,10 +163,7 @@ pub fn check_clocks(
         }
     }
     if !nodes_read {
-        all.push(not_checked(
-            "Clocks",
-            "the clocks of nodes, because nodes or their Leases could not be listed",
-        ));
+        all.push(not_checked("Clocks", "the clocks of nodes, because nodes or their Leases could not be listed"));
     } else if all.is_empty() {
         all.push(healthy(
             "Clocks",
@@ -243,28 +233,20 @@ pub fn check_admission_policies(policies: Policies, wall: Timestamp, installatio
         Policies::Deny => healthy("AdmissionPolicies", "unproved force deletions are denied"),
         Policies::Audit { since } => {
             let what = "unproved force deletions only cause a warning (Audit)";
-            let on_trial =
-                since.map(|since| Duration::try_from(wall.duration_since(since)).unwrap_or_default());
+            let on_trial = since.map(|since| Duration::try_from(wall.duration_since(since)).unwrap_or_default());
             let (health, what) = match on_trial {
-                Some(trial) if trial < MAX_AUDIT_PERIOD => (
-                    Health::Attention,
-                    format!("{what}, for {} now: after a week, deny them", format_duration(trial)),
-                ),
+                Some(trial) if trial < MAX_AUDIT_PERIOD => {
+                    (Health::Attention, format!("{what}, for {} now: after a week, deny them", format_duration(trial)))
+                }
                 Some(trial) => (Health::Problem, format!("{what}, for {} now", format_duration(trial))),
                 None => (Health::Problem, what.to_owned()),
             };
             symptom("AdmissionPolicies", health, what, WHY, remedy)
         }
-        Policies::Absent => symptom(
-            "AdmissionPolicies",
-            Health::Problem,
-            "no policy denies unproved force deletions",
-            WHY,
-            remedy,
-        ),
-        Policies::Unread => {
-            not_checked("AdmissionPolicies", "the bindings of admission policies could not be listed")
+        Policies::Absent => {
+            symptom("AdmissionPolicies", Health::Problem, "no policy denies unproved force deletions", WHY, remedy)
         }
+        Policies::Unread => not_checked("AdmissionPolicies", "the bindings of admission policies could not be listed"),
     }
 }
 

@@ -13,8 +13,7 @@ const INAPPLICABLE: [&str; 2] = ["Clocks", "AdmissionPolicies"];
 pub fn adapt_to_simulation(server: &str, mut symptoms: Vec<Symptom>) -> Vec<Symptom> {
     if server.ends_with(SIMULATED) {
         symptoms.retain(|symptom| !INAPPLICABLE.contains(&symptom.check));
-        let why =
-            "clocks and admission policies, because this cluster is simulated (pod-safety demo --serve)";
+        let why = "clocks and admission policies, because this cluster is simulated (pod-safety demo --serve)";
         symptoms.push(not_checked("Simulation", why));
     }
     symptoms

@@ -59,16 +59,13 @@ fn clocks_that_differ_are_reported_with_their_machine() {
 #[test]
 fn flags_of_kube_controller_manager_are_compared_with_the_mode() {
     let compare = |controllers: &str| {
-        Kcm::Arguments(vec![vec![
-            controllers.to_owned(),
-            "--disable-force-detach-on-timeout=true".to_owned(),
-        ]])
+        Kcm::Arguments(vec![vec![controllers.to_owned(), "--disable-force-detach-on-timeout=true".to_owned()]])
     };
     let off = "--controllers=*,bootstrapsigner,-podgc,-disruption-controller,-nodelifecycle,-taint-eviction-controller";
-    let own_controllers =
-        [Name::PodGc, Name::Disruption, Name::NodeLifecycle, Name::TaintEviction, Name::Fencing];
+    let own_controllers = [Name::PodGc, Name::Disruption, Name::NodeLifecycle, Name::TaintEviction, Name::Fencing];
     let installation = Installation::default();
-    let all = "pod-garbage-collector-controller, disruption-controller, node-lifecycle-controller, taint-eviction-controller";
+    let all =
+        "pod-garbage-collector-controller, disruption-controller, node-lifecycle-controller, taint-eviction-controller";
     for (kcm, mode, health, expected) in [
         (compare(off), Mode::Replace, Health::Fine, format!("pod-safety runs {all} in its place")),
         (
@@ -85,12 +82,7 @@ fn flags_of_kube_controller_manager_are_compared_with_the_mode() {
         ),
         (compare("--v=2"), Mode::Guard, Health::Fine, format!("it runs {all}; pod-safety runs beside it")),
         (compare(off), Mode::Guard, Health::Problem, format!("nobody runs {all}")),
-        (
-            Kcm::Hidden { is_leading: true },
-            Mode::Replace,
-            Health::Unknown,
-            "its flags cannot be read".to_owned(),
-        ),
+        (Kcm::Hidden { is_leading: true }, Mode::Replace, Health::Unknown, "its flags cannot be read".to_owned()),
         (Kcm::Hidden { is_leading: true }, Mode::Guard, Health::Fine, "beside it".to_owned()),
         (Kcm::Hidden { is_leading: false }, Mode::Guard, Health::Unknown, "cannot be seen".to_owned()),
     ] {
@@ -109,7 +101,9 @@ fn flags_of_kube_controller_manager_are_compared_with_the_mode() {
 fn bug_an_account_that_the_policies_deny_passed_the_check() {
     const OURS: &str = "system:serviceaccount:pod-safety:pod-safety";
     let lease = |user: Option<&str>| {
-        let annotations = user.map(|user| json!({ "pod-safety.dev/leader": user.replacen(' ', " mode=guard controllers=pod-gc user=", 1) }));
+        let annotations = user.map(
+            |user| json!({ "pod-safety.dev/leader": user.replacen(' ', " mode=guard controllers=pod-gc user=", 1) }),
+        );
         json!({ "metadata": { "annotations": annotations },
             "spec": { "holderIdentity": "laptop_1", "acquireTime": "2026-11-21T10:00:00.000000Z" } })
     };
@@ -121,12 +115,7 @@ fn bug_an_account_that_the_policies_deny_passed_the_check() {
             Some(Health::Problem),
             "runs as anna, and of the admission policies pod-safety-fence only",
         ),
-        (
-            Some(&*format!("laptop_1 {OURS}")),
-            Some(&named),
-            Some(Health::Fine),
-            "the account of the admission policies",
-        ),
+        (Some(&*format!("laptop_1 {OURS}")), Some(&named), Some(Health::Fine), "the account of the admission policies"),
         (Some("another_2 anna"), Some(&named), Some(Health::Unknown), "does not say"),
         (None, Some(&named), Some(Health::Unknown), "does not say"),
         (Some("laptop_1 anna"), Some(&[]), None, ""),
@@ -138,11 +127,7 @@ fn bug_an_account_that_the_policies_deny_passed_the_check() {
         assert_eq!(symptom.as_ref().map(|one| one.health), health, "{user:?}: {symptom:?}");
         assert!(symptom.is_none_or(|one| one.what.contains(expected)), "{user:?}: {expected}");
     }
-    assert_eq!(
-        Accounts { named: Some(&named), leader: None, pod_account: None }.check(),
-        None,
-        "there is no leader"
-    );
+    assert_eq!(Accounts { named: Some(&named), leader: None, pod_account: None }.check(), None, "there is no leader");
     assert_eq!(check_rights(OURS, true, 52, &[]).health, Health::Fine);
     assert_eq!(check_rights(OURS, false, 52, &[]).health, Health::Unknown, "no process uses it");
     assert_eq!(check_rights(OURS, false, 52, &[Default::default()]).health, Health::Problem);
@@ -168,7 +153,8 @@ fn devices_without_an_answer_and_nodes_without_a_policy_are_reported() {
     drop(guard);
     let level = json!({ "name": "l", "devices": [{ "namespace": "f", "name": "d" }] });
     world.apply(Kind::FencePolicies, &named("p").set("/spec/levels", json!([level])), at(0));
-    let trusted = json!({ "type": "Trusted", "status": "False", "reason": "r", "message": "m", "lastTransitionTime": "t" });
+    let trusted =
+        json!({ "type": "Trusted", "status": "False", "reason": "r", "message": "m", "lastTransitionTime": "t" });
     let target = json!({ "node": "n", "power": "Unknown", "message": "no route" });
     let device = named("d")
         .in_namespace("f")
@@ -186,10 +172,7 @@ fn devices_without_an_answer_and_nodes_without_a_policy_are_reported() {
             (Health::Problem, "did not answer at the last check: f/d for n: no route".to_owned()),
             (Health::Attention, "in a namespace that pod-safety does not watch: tenant/d".to_owned()),
             (Health::Attention, "fencepolicy/p is paused: rack moves, by anna 2h00m ago".to_owned()),
-            (
-                Health::Problem,
-                "each level of their FencePolicy has a device that does not work for: n".to_owned()
-            ),
+            (Health::Problem, "each level of their FencePolicy has a device that does not work for: n".to_owned()),
             (Health::Fine, "every node has its FencePolicy".to_owned()),
         ]
     );
@@ -212,20 +195,13 @@ fn bug_devices_that_were_never_contacted_or_do_not_exist_passed_the_check() {
     assert_eq!(
         health_and_text(&check_devices(&guard.view(), &[], &[], wall))[..2],
         [
-            (
-                Health::Unknown,
-                "not checked: never contacted since it was created or changed: f/new".to_owned()
-            ),
+            (Health::Unknown, "not checked: never contacted since it was created or changed: f/new".to_owned()),
             (Health::Problem, "FenceDevices that do not exist: f/pdu-a (of fencepolicy/p)".to_owned()),
         ]
     );
     let unread = [Kind::FenceDevices, Kind::FencePolicies, Kind::Nodes];
     let symptoms = check_devices(&guard.view(), &unread, &[], wall);
-    assert_eq!(
-        symptoms.iter().map(|one| one.health).collect::<Vec<_>>(),
-        [Health::Unknown; 2],
-        "{symptoms:?}"
-    );
+    assert_eq!(symptoms.iter().map(|one| one.health).collect::<Vec<_>>(), [Health::Unknown; 2], "{symptoms:?}");
     drop(guard);
     let ready = json!({ "type": "Ready", "status": "True", "reason": "r", "message": "m", "lastTransitionTime": "t" });
     let checked = device
@@ -248,12 +224,8 @@ fn nodes_without_a_valid_watchdog_promise_are_reported_with_the_reason() {
     let device = named("w").in_namespace("f").set("/spec", promises).set("/metadata/generation", json!(1));
     world.apply(Kind::FenceDevices, &device.set("/status", status), at(0));
     world.cache().restrict_fencing_to(["f".to_owned()].into());
-    let symptoms = health_and_text(&check_devices(
-        &world.read().view(),
-        &[],
-        &[],
-        "2026-11-21T10:00:00Z".parse().unwrap(),
-    ));
+    let symptoms =
+        health_and_text(&check_devices(&world.read().view(), &[], &[], "2026-11-21T10:00:00Z".parse().unwrap()));
     let expected = "agents of nodes promise nothing that counts: f/w for b: no drill with this kernel, f/w for c: there is no Lease";
     assert!(symptoms.contains(&(Health::Problem, expected.to_owned())), "{symptoms:?}");
 }
@@ -267,7 +239,8 @@ fn bug_a_device_with_insecure_settings_passed_the_check() {
     let with = |more: serde_json::Value| {
         let mut spec = json!({ "driver": "Redfish", "identityCheck": "Required", "parameters": { "address": "https://{{.Node.Name}}" } });
         spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        let ready = json!({ "type": "Ready", "status": "True", "reason": "r", "message": "m", "lastTransitionTime": "t" });
+        let ready =
+            json!({ "type": "Ready", "status": "True", "reason": "r", "message": "m", "lastTransitionTime": "t" });
         let device = named("d").in_namespace("f").set("/spec", spec).set("/metadata/generation", json!(1));
         let device = device.set("/status", json!({ "observedGeneration": 1, "conditions": [ready] }));
         let world = World::listed();
@@ -284,7 +257,8 @@ fn bug_a_device_with_insecure_settings_passed_the_check() {
             symptoms.into_iter().filter(|one| one.check == "FenceDevices" && one.health == Health::Attention);
         attention.map(|one| one.what).collect::<Vec<_>>()
     };
-    let agent = |parameters: serde_json::Value| json!({ "driver": "Agent", "agent": "fence_a", "parameters": parameters });
+    let agent =
+        |parameters: serde_json::Value| json!({ "driver": "Agent", "agent": "fence_a", "parameters": parameters });
     assert_eq!(with(json!({})), [""; 0]);
     assert_eq!(with(json!({ "identityCheck": "BestEffort" })), [UNSURE]);
     assert_eq!(with(json!({ "nodeParameters": { "n": { "insecure": "true" } } })), [INSECURE]);
@@ -298,7 +272,8 @@ fn bug_a_device_with_insecure_settings_passed_the_check() {
 fn bug_devices_and_policies_without_effect_passed_the_check() {
     let wall = "2026-11-21T10:00:00Z".parse().unwrap();
     let device = |name: &str, power: &str| {
-        let ready = json!({ "type": "Ready", "status": "True", "reason": "r", "message": "m", "lastTransitionTime": "t" });
+        let ready =
+            json!({ "type": "Ready", "status": "True", "reason": "r", "message": "m", "lastTransitionTime": "t" });
         let targets = json!([{ "node": "n", "power": power, "message": "" }]);
         let device = named(name).in_namespace("f").set("/metadata/uid", json!(format!("uid-of-{name}")));
         device
@@ -307,8 +282,7 @@ fn bug_devices_and_policies_without_effect_passed_the_check() {
             .set("/status", json!({ "observedGeneration": 1, "conditions": [ready], "targets": targets }))
     };
     let level = |names: &[&str]| {
-        let devices: Vec<Value> =
-            names.iter().map(|name| json!({ "namespace": "f", "name": name })).collect();
+        let devices: Vec<Value> = names.iter().map(|name| json!({ "namespace": "f", "name": name })).collect();
         json!({ "name": "l", "devices": devices })
     };
     let hopeless = "each level of their FencePolicy has a device that does not work for: n";
@@ -328,14 +302,9 @@ fn bug_devices_and_policies_without_effect_passed_the_check() {
         world.apply(Kind::FencePolicies, &policy, at(0));
         world.cache().restrict_fencing_to(["f".to_owned()].into());
         let guard = world.read();
-        let texts: Vec<String> =
-            check_devices(&guard.view(), &[], &[], wall).into_iter().map(|one| one.what).collect();
+        let texts: Vec<String> = check_devices(&guard.view(), &[], &[], wall).into_iter().map(|one| one.what).collect();
         for all in ["no FencePolicy names: f/off", hopeless, "no node is selected by: p"] {
-            assert_eq!(
-                texts.iter().any(|what| what == all),
-                expected.contains(&all),
-                "{levels} {all}: {texts:?}"
-            );
+            assert_eq!(texts.iter().any(|what| what == all), expected.contains(&all), "{levels} {all}: {texts:?}");
         }
     }
 }
@@ -343,8 +312,7 @@ fn bug_devices_and_policies_without_effect_passed_the_check() {
 #[test]
 fn fence_agents_beside_the_token_or_not_running_are_reported() {
     let world = World::listed();
-    let agent =
-        named("d").in_namespace("f").set("/spec", json!({ "driver": "Agent", "agent": "fence_ipmilan" }));
+    let agent = named("d").in_namespace("f").set("/spec", json!({ "driver": "Agent", "agent": "fence_ipmilan" }));
     let pod = |args: &str, state: &str| {
         json!({
             "metadata": { "name": "p" },
@@ -362,10 +330,7 @@ fn fence_agents_beside_the_token_or_not_running_are_reported() {
         (pod("version", "running"), Health::Problem, "no container runs fence agents in: p"),
     ] {
         let symptoms = check(&[pod]);
-        assert!(
-            symptoms.len() == 1 && symptoms[0].0 == health && symptoms[0].1.ends_with(suffix),
-            "{symptoms:?}"
-        );
+        assert!(symptoms.len() == 1 && symptoms[0].0 == health && symptoms[0].1.ends_with(suffix), "{symptoms:?}");
     }
     assert!(check(&[]).is_empty(), "a missing right to list pods is reported elsewhere");
 }
@@ -384,9 +349,8 @@ fn crds_of_another_version_are_a_problem_and_added_defaults_are_not() {
     let with = |change: fn(&mut Value)| {
         let mut installed = expected.clone();
         installed.iter_mut().for_each(change);
-        let symptoms = check_crds(&expected, |name| {
-            Ok(installed.iter().find(|crd| crd["metadata"]["name"] == name).cloned())
-        });
+        let symptoms =
+            check_crds(&expected, |name| Ok(installed.iter().find(|crd| crd["metadata"]["name"] == name).cloned()));
         symptoms.into_iter().map(|one| one.health).collect::<Vec<_>>()
     };
     assert_eq!(with(|_| {}), [Health::Fine]);

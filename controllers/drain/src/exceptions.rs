@@ -25,11 +25,7 @@ pub(super) fn find_exception(pod: &Pod, cluster: &Cluster<'_>, consent: &Consent
         );
     }
     if pod.mirror {
-        return exception(
-            Action::Stay,
-            "MirrorPod",
-            "mirror pod of a static pod: its kubelet keeps it running",
-        );
+        return exception(Action::Stay, "MirrorPod", "mirror pod of a static pod: its kubelet keeps it running");
     }
     if pod.deletion.is_some() {
         return match daemon_set_exception(pod, cluster, owner) {
@@ -56,12 +52,9 @@ pub(super) fn find_exception(pod: &Pod, cluster: &Cluster<'_>, consent: &Consent
 fn daemon_set_exception(pod: &Pod, cluster: &Cluster<'_>, owner: &str) -> Exception {
     let controller = pod.controller.as_ref().filter(|controller| controller.is_daemon_set())?;
     match lookup_daemon_set(cluster, &controller.uid) {
-        DaemonSet::Exists => {
-            exception(Action::Stay, "DaemonSet", &format!("{owner} would recreate it at once"))
-        }
+        DaemonSet::Exists => exception(Action::Stay, "DaemonSet", &format!("{owner} would recreate it at once")),
         DaemonSet::Absent => {
-            let why =
-                format!("{owner} does not exist, so it would not come back: --evict-unmanaged or --skip");
+            let why = format!("{owner} does not exist, so it would not come back: --evict-unmanaged or --skip");
             exception(Action::NeedsConsent, "Unmanaged", &why)
         }
         DaemonSet::Unread(why) => {

@@ -71,9 +71,7 @@ impl Needs {
         let rules = spec.affinity.is_some() || !spec.topology_spread_constraints.is_empty();
         Self {
             empty_dir: has(|source| source.empty_dir.is_some()),
-            has_unchecked_rules: rules
-                || requests.is_none()
-                || has(|source| source.persistent_volume_claim.is_some()),
+            has_unchecked_rules: rules || requests.is_none() || has(|source| source.persistent_volume_claim.is_some()),
             requests: requests.unwrap_or_default(),
             gang: spec.scheduling_group.is_some(),
             responders: order_responders(&spec.eviction_responders),
@@ -163,8 +161,7 @@ impl NodeCapacity {
         let spec = node.spec.unwrap_or_default();
         let allocatable = node.status.unwrap_or_default().allocatable;
         let pods = allocatable.get("pods").and_then(|most| thousandths(most.text.as_deref()?));
-        let schedules =
-            |taint: &wire::Taint| matches!(taint.effect.as_deref(), Some("NoSchedule" | "NoExecute"));
+        let schedules = |taint: &wire::Taint| matches!(taint.effect.as_deref(), Some("NoSchedule" | "NoExecute"));
         Some(Self {
             name: meta.name?,
             labels: meta.labels,
@@ -245,8 +242,7 @@ impl ClusterCapacity {
         let (drained, mut others): (Vec<NodeCapacity>, Vec<NodeCapacity>) =
             capacities.iter().cloned().partition(|room| drained.contains(&*room.name));
         for room in &mut others {
-            let ready =
-                matches!(view.node(&room.name), Lookup::Known(node) if node.readiness == Readiness::Ready);
+            let ready = matches!(view.node(&room.name), Lookup::Known(node) if node.readiness == Readiness::Ready);
             if !ready {
                 room.free = None;
             }
@@ -264,8 +260,7 @@ impl ClusterCapacity {
     /// Whether the replacement of a pod may be scheduled to the drained node.
     #[must_use]
     pub fn can_return(&self, node: &str, needs: &Needs) -> bool {
-        needs.tolerates_cordon()
-            && self.drained.get(node).is_some_and(|own| own.rejection_for(needs).is_none())
+        needs.tolerates_cordon() && self.drained.get(node).is_some_and(|own| own.rejection_for(needs).is_none())
     }
 
     /// Finds a node for a pod of `node` and subtracts its requests there: the node with the most free CPU, then by

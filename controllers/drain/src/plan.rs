@@ -9,9 +9,7 @@ use pod_safety_explain::{
 };
 use pod_safety_shared::authority::{Evicted, NotEvicted};
 use pod_safety_shared::cache::Lookup;
-use pod_safety_shared::model::{
-    Budget, BudgetKey, Kind, Pod, PodKey, RESPONDER_HEARTBEAT_DEADLINE, Readiness, Uid,
-};
+use pod_safety_shared::model::{Budget, BudgetKey, Kind, Pod, PodKey, RESPONDER_HEARTBEAT_DEADLINE, Readiness, Uid};
 use pod_safety_shared::record::error_chain;
 
 use super::action::{Action, Consent};
@@ -136,8 +134,7 @@ pub fn plan(node: &str, cluster: &Cluster<'_>, consent: &Consent) -> Plan {
     let mut pods: Vec<&Pod> = cluster.view.pods_on(node).collect();
     pods.sort_by(|one, other| one.key.cmp(&other.key));
     let (_, unreadable) = cluster.view.count(Kind::Pods);
-    let node_ready =
-        matches!(cluster.view.node(node), Lookup::Known(known) if known.readiness == Readiness::Ready);
+    let node_ready = matches!(cluster.view.node(node), Lookup::Known(known) if known.readiness == Readiness::Ready);
     let (rows, allows) = (Vec::new(), BTreeMap::new());
     let mut plan = Plan { node: node.to_owned(), node_ready, rows, unreadable, requests: false, allows };
     for pod in pods {
@@ -192,9 +189,7 @@ impl Plan {
         let answer = predict_eviction(pod, cluster.view.budgets_of_pod(pod));
         (row.reason, row.message) = (answer.reason(), answer.describe());
         match answer {
-            EvictionAnswer::Unguarded(_) => {
-                row.message = row.message.trim_start_matches("be allowed: ").to_owned()
-            }
+            EvictionAnswer::Unguarded(_) => row.message = row.message.trim_start_matches("be allowed: ").to_owned(),
             EvictionAnswer::AllowUncounted(budget, _) => {
                 let message = row.message.trim_start_matches("be allowed: ").to_owned();
                 row.message = format!("pdb {}: {message}", budget.key.name);
@@ -204,10 +199,8 @@ impl Plan {
             EvictionAnswer::Fail(budgets) => {
                 let names: Vec<&str> = budgets.iter().map(|budget| &*budget.key.name).collect();
                 row.action = Action::Blocked;
-                row.message = format!(
-                    "pdbs {} select it: the API server evicts no pod with several PDBs",
-                    names.join(" and ")
-                );
+                row.message =
+                    format!("pdbs {} select it: the API server evicts no pod with several PDBs", names.join(" and "));
             }
             EvictionAnswer::AlreadyTerminating | EvictionAnswer::AlreadyFinished => row.action = Action::Stay,
         }
@@ -215,13 +208,7 @@ impl Plan {
     }
 
     /// The plan for a pod that one budget counts.
-    fn apply_budget(
-        &mut self,
-        row: &mut Row,
-        budget: &Budget,
-        refused: Option<RefusalCause>,
-        cluster: &Cluster<'_>,
-    ) {
+    fn apply_budget(&mut self, row: &mut Row, budget: &Budget, refused: Option<RefusalCause>, cluster: &Cluster<'_>) {
         let explained = explain_budget(budget, &cluster.view, cluster.now);
         let numbers = explained.arithmetic;
         let name = &budget.key.name;
@@ -237,27 +224,21 @@ impl Plan {
                 (Action::Blocked, format!("pdb {name}: {sum}, never more while {}", explained.limit()))
             }
             Some(RefusalCause::Insufficient) => {
-                let ever = explained
-                    .unknown
-                    .first()
-                    .map(|why| format!("; whether it ever allows one is not known: {why}"));
+                let ever =
+                    explained.unknown.first().map(|why| format!("; whether it ever allows one is not known: {why}"));
                 (Action::Wait, format!("pdb {name}: {sum}, none now{}", ever.unwrap_or_default()))
             }
             Some(RefusalCause::Processing) if let BudgetVerdict::SyncFailed(why) = &explained.verdict => {
                 row.reason = "BudgetSyncFailed";
                 (Action::Blocked, format!("pdb {name} failed to sync: {why}"))
             }
-            Some(RefusalCause::Processing) => (
-                Action::Wait,
-                format!("pdb {name} is still being processed: its status is older than its last change"),
-            ),
-            Some(RefusalCause::SyncFailed(why)) => {
-                (Action::Blocked, format!("pdb {name} failed to sync: {why}"))
+            Some(RefusalCause::Processing) => {
+                (Action::Wait, format!("pdb {name} is still being processed: its status is older than its last change"))
             }
-            Some(RefusalCause::Negative) => (
-                Action::Blocked,
-                format!("pdb {name} allows a negative number of evictions: {}", numbers.allowed),
-            ),
+            Some(RefusalCause::SyncFailed(why)) => (Action::Blocked, format!("pdb {name} failed to sync: {why}")),
+            Some(RefusalCause::Negative) => {
+                (Action::Blocked, format!("pdb {name} allows a negative number of evictions: {}", numbers.allowed))
+            }
             Some(RefusalCause::TooManyDisrupted) => {
                 (Action::Wait, format!("pdb {name}: too many evictions wait in its status"))
             }
@@ -314,9 +295,7 @@ impl Plan {
                 continue;
             }
             row.step = Some(1);
-            let Some((key, (now, ceiling))) =
-                row.budget.as_ref().and_then(|key| self.allows.get_key_value(key))
-            else {
+            let Some((key, (now, ceiling))) = row.budget.as_ref().and_then(|key| self.allows.get_key_value(key)) else {
                 continue;
             };
             let before = turns.get(key).map(|(count, last)| (*count, Arc::clone(last)));

@@ -2,8 +2,7 @@
 
 /// The value in thousandths, rounded up; `None`: `text` is no quantity.
 pub(super) fn thousandths(text: &str) -> Option<i128> {
-    let end =
-        text.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '+' | '-'))).unwrap_or(text.len());
+    let end = text.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '+' | '-'))).unwrap_or(text.len());
     let (number, suffix) = text.split_at_checked(end)?;
     let (numerator, denominator) = scale(suffix)?;
     let (mantissa, places) = decimal(number)?;

@@ -58,13 +58,11 @@ impl EvictionRequester {
                 let sent = create_request(connection, self.requester, node, &pod).await;
                 (pod, sent)
             };
-            let sent: Vec<_> =
-                stream::iter(pods).map(send).buffer_unordered(MAX_CONCURRENT_WRITES).collect().await;
+            let sent: Vec<_> = stream::iter(pods).map(send).buffer_unordered(MAX_CONCURRENT_WRITES).collect().await;
             work.defer_requests(env.now() + READ_INTERVAL);
             let now = env.now();
             lines.extend(
-                sent.iter()
-                    .filter_map(|(pod, sent)| work.record_request(&pod.uid, sent, self.requests_only, now)),
+                sent.iter().filter_map(|(pod, sent)| work.record_request(&pod.uid, sent, self.requests_only, now)),
             );
             return lines;
         }
@@ -75,13 +73,7 @@ impl EvictionRequester {
     }
 
     /// The requests cannot be read: nothing was sent.
-    fn report_unreadable(
-        self,
-        error: ApiError,
-        pods: &[PodKey],
-        env: &Env,
-        work: &mut DrainProgress,
-    ) -> Vec<Line> {
+    fn report_unreadable(self, error: ApiError, pods: &[PodKey], env: &Env, work: &mut DrainProgress) -> Vec<Line> {
         let why = error_chain(&error);
         let line = |text: String| vec![Line { tone: Tone::Attention, text }];
         if error.is_outcome_unknown() || error.code() == Some(429) {
@@ -90,10 +82,7 @@ impl EvictionRequester {
         }
         if self.requests_only {
             let (now, refused) = (env.now(), Err(error));
-            return pods
-                .iter()
-                .filter_map(|pod| work.record_request(&pod.uid, &refused, true, now))
-                .collect();
+            return pods.iter().filter_map(|pod| work.record_request(&pod.uid, &refused, true, now)).collect();
         }
         work.switch_to_direct(env.now());
         line(format!("evictions are not requested, and pods are evicted directly: {why}"))
@@ -110,8 +99,7 @@ impl EvictionRequester {
         // What cannot be read now is read later: the requests remain.
         let Ok(all) = self.list_own(connection, node).await else { return Vec::new() };
         // Without the right to read Evictions, the drain reports less.
-        let following =
-            list_evictions(connection, None, self.requester).await.ok().flatten().unwrap_or_default();
+        let following = list_evictions(connection, None, self.requester).await.ok().flatten().unwrap_or_default();
         let mut lines = work.apply_requests(&all, &following, env.now());
         if !work.is_unanswered(env.now()) {
             return lines;
@@ -124,7 +112,8 @@ impl EvictionRequester {
         }
         self.withdraw_all(connection, &all).await;
         work.switch_to_direct(env.now());
-        let text = "no controller answers EvictionRequests within 10s: they are withdrawn, and pods are evicted directly";
+        let text =
+            "no controller answers EvictionRequests within 10s: they are withdrawn, and pods are evicted directly";
         lines.push(Line { tone: Tone::Attention, text: text.to_owned() });
         lines
     }
@@ -147,13 +136,7 @@ impl EvictionRequester {
     }
 
     /// Deletes the requests that are done, once the controllers have recorded that.
-    pub async fn delete_completed(
-        self,
-        connection: &Connection,
-        env: &Env,
-        node: &str,
-        work: &DrainProgress,
-    ) {
+    pub async fn delete_completed(self, connection: &Connection, env: &Env, node: &str, work: &DrainProgress) {
         let (gone, deadline) = (work.gone_pods(), env.now() + RECORDED_WITHIN);
         let is_done = |request: &EvictionRequest| {
             let invalid = request.failed_condition().is_some_and(|failed| failed.reason == "EvictionInvalid");

@@ -188,10 +188,7 @@ fn a_budget_that_never_allows_blocks_and_one_that_allows_later_waits() {
             "Blocked never-0: pdb pdb-never: 1 healthy - 1 needed = 0, never more while replicas is 1",
         ],
     );
-    assert!(
-        !plan.must_not_start(false) && !plan.is_clear(),
-        "a PDB may change after the cordon: it is tried"
-    );
+    assert!(!plan.must_not_start(false) && !plan.is_clear(), "a PDB may change after the cordon: it is tried");
 }
 
 #[test]
@@ -226,18 +223,14 @@ fn a_pod_that_is_not_ready_is_evicted_beside_its_budget() {
 
 #[test]
 fn a_dry_run_takes_precedence_over_listed_objects() {
-    let blocked =
-        || NotEvicted::Blocked { why: "b needs 2 healthy pods and has 2".to_owned(), retry_after: None };
+    let blocked = || NotEvicted::Blocked { why: "b needs 2 healthy pods and has 2".to_owned(), retry_after: None };
     let mut fixture = fixture();
     fixture.application("db", 1, &json!({ "maxUnavailable": 1 }), [2, 1, 0, 1, 1]);
     fixture.application("never", 1, &json!({ "minAvailable": 1 }), [2, 1, 1, 1, 0]);
     fixture.application("later", 1, &json!({ "maxUnavailable": 1 }), [2, 0, 0, 1, 0]);
     let mut plan = fixture.plan();
-    let answers: [(&str, Result<Evicted, NotEvicted>); 3] = [
-        ("db-0", Err(blocked())),
-        ("never-0", Err(blocked())),
-        ("later-0", Ok(Evicted::Terminates { grace: 7 })),
-    ];
+    let answers: [(&str, Result<Evicted, NotEvicted>); 3] =
+        [("db-0", Err(blocked())), ("never-0", Err(blocked())), ("later-0", Ok(Evicted::Terminates { grace: 7 }))];
     for (name, answer) in &answers {
         let index = index(&plan, name);
         plan.record_dry_run(index, answer);
@@ -327,10 +320,7 @@ fn a_budget_of_a_custom_resource_blocks_by_its_scale_and_waits_without_one() {
     let one = budget("b", "f", &json!({ "minAvailable": 1 }), [2, 1, 1, 1, 0]);
     fixture.world.apply(Kind::Budgets, &one, at(0));
     fixture.world.set_scale("uid-f-0", Ok(Scale::Replicas(1)), at(60));
-    assert_lines(
-        &fixture.plan(),
-        &["Blocked f-0: pdb b: 1 healthy - 1 needed = 0, never more while replicas is 1"],
-    );
+    assert_lines(&fixture.plan(), &["Blocked f-0: pdb b: 1 healthy - 1 needed = 0, never more while replicas is 1"]);
     fixture.world.set_scale("uid-f-0", Err("no right to ask"), at(60));
     assert_lines(
         &fixture.plan(),
@@ -350,10 +340,7 @@ fn bug_a_new_budget_that_failed_to_sync_was_waited_for() {
     let mut plan = fixture.plan();
     let expected = ["Blocked db-0: pdb pdb-db failed to sync: no scale"];
     assert_eq!(lines(&plan), expected);
-    plan.record_dry_run(
-        0,
-        &Err(NotEvicted::Processing { why: "still being processed".to_owned(), retry_after: None }),
-    );
+    plan.record_dry_run(0, &Err(NotEvicted::Processing { why: "still being processed".to_owned(), retry_after: None }));
     assert_eq!(lines(&plan), expected);
     assert_eq!(plan.rows[0].reason, "BudgetSyncFailed");
 }

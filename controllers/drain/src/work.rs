@@ -150,29 +150,22 @@ impl DrainProgress {
     /// The pods that may be evicted, and from when on: for each budget the pod that is due first, if no other eviction
     /// of that budget is in flight.
     fn next_per_budget(&self) -> impl Iterator<Item = (usize, &Item, Mono)> {
-        let in_flight =
-            self.items.iter().filter(|item| item.in_flight).filter_map(|item| item.budget.as_ref());
+        let in_flight = self.items.iter().filter(|item| item.in_flight).filter_map(|item| item.budget.as_ref());
         let mut budgets: BTreeSet<&BudgetKey> = in_flight.collect();
         let waits = |(index, item): (usize, &'_ Item)| match item.state {
             State::Pending(until) if !item.in_flight && !item.by_request => Some((until, index)),
-            State::Pending(_)
-            | State::Requested(..)
-            | State::Terminating
-            | State::Gone
-            | State::Stopped(_) => None,
+            State::Pending(_) | State::Requested(..) | State::Terminating | State::Gone | State::Stopped(_) => None,
         };
         let mut waiting: Vec<(Mono, usize)> = self.items.iter().enumerate().filter_map(waits).collect();
         waiting.sort_unstable();
-        let heads =
-            waiting.into_iter().filter_map(|(until, index)| Some((index, self.items.get(index)?, until)));
+        let heads = waiting.into_iter().filter_map(|(until, index)| Some((index, self.items.get(index)?, until)));
         heads.filter(move |(_, item, _)| item.budget.as_ref().is_none_or(|budget| budgets.insert(budget)))
     }
 
     /// The pods to evict now.
     #[must_use]
     pub fn due(&self, now: Mono) -> Vec<(usize, PodKey)> {
-        let room =
-            MAX_CONCURRENT_EVICTIONS.saturating_sub(self.items.iter().filter(|item| item.in_flight).count());
+        let room = MAX_CONCURRENT_EVICTIONS.saturating_sub(self.items.iter().filter(|item| item.in_flight).count());
         let due = self.next_per_budget().filter(|(.., until)| *until <= now);
         due.take(room).map(|(index, item, _)| (index, item.pod.clone())).collect()
     }
@@ -204,12 +197,7 @@ impl DrainProgress {
     }
 
     /// Records the answer to an eviction. Returns a line about it, if it has news.
-    pub fn record_answer(
-        &mut self,
-        index: usize,
-        answer: &Result<Evicted, NotEvicted>,
-        now: Mono,
-    ) -> Option<Line> {
+    pub fn record_answer(&mut self, index: usize, answer: &Result<Evicted, NotEvicted>, now: Mono) -> Option<Line> {
         let item = self.items.get_mut(index)?;
         item.in_flight = false;
         let at_most = answer.as_ref().err().and_then(NotEvicted::retry_limit);
@@ -308,8 +296,7 @@ impl DrainProgress {
         } else {
             "it does not tolerate the cordon, so something else than the scheduler put it there"
         };
-        let text =
-            format!("pod/{} of {} came to node/{node} after the cordon and stays: {why}", row.pod, row.owner);
+        let text = format!("pod/{} of {} came to node/{node} after the cordon and stays: {why}", row.pod, row.owner);
         Line { tone: Tone::Attention, text }
     }
 

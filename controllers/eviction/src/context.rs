@@ -72,8 +72,7 @@ impl<'a> EvictionContext<'a> {
     /// Our responder of this name, if it is active and not completed, and the pod exists.
     pub(super) fn active_responder(&self, name: &str) -> Option<(&'a Eviction, &'a Responder, &'a Pod)> {
         let eviction = self.active()?;
-        let responder =
-            eviction.active().filter(|active| *active.name == *name && active.completed.is_none())?;
+        let responder = eviction.active().filter(|active| *active.name == *name && active.completed.is_none())?;
         let pod = self.existing_pod().filter(|pod| !pod.phase.is_terminal())?;
         Some((eviction, responder, pod))
     }

@@ -9,8 +9,8 @@ use pod_safety_shared::authority::{
 use pod_safety_shared::cache::Lookup;
 use pod_safety_shared::controller_loop::Subject;
 use pod_safety_shared::model::{
-    EVICTION_INVALID, Eviction, EvictionPhase, EvictionRequest, EvictionRole, Kind, NO_FURTHER_RESPONDER,
-    PodKey, Requester, ResponderState, Rv,
+    EVICTION_INVALID, Eviction, EvictionPhase, EvictionRequest, EvictionRole, Kind, NO_FURTHER_RESPONDER, PodKey,
+    Requester, ResponderState, Rv,
 };
 
 use super::context::EvictionContext;
@@ -54,8 +54,7 @@ pub(super) fn create(ctx: &EvictionContext<'_>, decision: &mut Decision) {
     // It depends on its requests: a request that changed since was not seen.
     let rv = ctx.requests.iter().map(|request| request.rv).fold(Rv::default(), Rv::max);
     let labels = requester_roles(ctx, None).into_iter().collect();
-    let change =
-        EvictionChange::Create { number: highest_number(ctx) + 1, owners: missing_owners(ctx, None), labels };
+    let change = EvictionChange::Create { number: highest_number(ctx) + 1, owners: missing_owners(ctx, None), labels };
     let (name, uid) = (Box::default(), pod.uid.clone());
     let update = EvictionUpdate { pod, name, uid, rv, change };
     decision.intents.push(Intent::Update(Update::Eviction(Box::new(update))));
@@ -144,18 +143,13 @@ fn missing_owners(ctx: &EvictionContext<'_>, eviction: Option<&Eviction>) -> Vec
 }
 
 /// Rule 9: labels for requesters and responders. Responders stay, also when the pod is gone.
-fn requester_roles(
-    ctx: &EvictionContext<'_>,
-    eviction: Option<&Eviction>,
-) -> BTreeMap<Box<str>, EvictionRole> {
+fn requester_roles(ctx: &EvictionContext<'_>, eviction: Option<&Eviction>) -> BTreeMap<Box<str>, EvictionRole> {
     let live = ctx.requests.iter().filter(|request| !request.deleting);
     let mut roles: BTreeMap<Box<str>, EvictionRole> =
         live.map(|request| (request.requester.clone(), EvictionRole::Requester)).collect();
     for responder in eviction.into_iter().flat_map(|eviction| &eviction.responders) {
         let role = match roles.get(&responder.name) {
-            Some(EvictionRole::Requester | EvictionRole::RequesterResponder) => {
-                EvictionRole::RequesterResponder
-            }
+            Some(EvictionRole::Requester | EvictionRole::RequesterResponder) => EvictionRole::RequesterResponder,
             Some(EvictionRole::Responder) | None => EvictionRole::Responder,
         };
         roles.insert(responder.name.clone(), role);
@@ -167,11 +161,7 @@ fn requester_roles(
 pub(super) fn update_metadata(eviction: &Eviction, ctx: &EvictionContext<'_>) -> Option<EvictionChange> {
     let desired = requester_roles(ctx, Some(eviction));
     let has = |name: &str| eviction.labels.iter().find(|(key, _)| **key == *name).map(|(_, role)| *role);
-    let gone = eviction
-        .labels
-        .iter()
-        .filter(|(key, _)| !desired.contains_key(key))
-        .map(|(key, _)| (key.clone(), None));
+    let gone = eviction.labels.iter().filter(|(key, _)| !desired.contains_key(key)).map(|(key, _)| (key.clone(), None));
     let changed = desired.iter().filter(|(key, role)| has(key) != Some(**role));
     let labels: Vec<_> = changed.map(|(key, role)| (key.clone(), Some(*role))).chain(gone).collect();
     let owners = missing_owners(ctx, Some(eviction));
@@ -183,13 +173,9 @@ pub(super) fn update_metadata(eviction: &Eviction, ctx: &EvictionContext<'_>) ->
 const MAX_REQUESTERS: usize = 100;
 
 /// Rule 11: all requesters. Those without an open request are withdrawn; above the maximum they are not named.
-pub(super) fn list_requesters(
-    eviction: &Eviction,
-    ctx: &EvictionContext<'_>,
-) -> (Vec<Requester>, Vec<Box<str>>) {
+pub(super) fn list_requesters(eviction: &Eviction, ctx: &EvictionContext<'_>) -> (Vec<Requester>, Vec<Box<str>>) {
     use pod_safety_shared::model::EvictionIntent::{Eviction as Asks, Withdrawn};
-    let mut all: BTreeMap<Box<str>, _> =
-        eviction.requesters.iter().map(|one| (one.name.clone(), Withdrawn)).collect();
+    let mut all: BTreeMap<Box<str>, _> = eviction.requesters.iter().map(|one| (one.name.clone(), Withdrawn)).collect();
     for request in &ctx.requests {
         let intent = if request.is_effective() { Asks } else { Withdrawn };
         all.entry(request.requester.clone())
@@ -200,8 +186,7 @@ pub(super) fn list_requesters(
             })
             .or_insert(intent);
     }
-    let mut named: Vec<Requester> =
-        all.into_iter().map(|(name, intent)| Requester { name, intent }).collect();
+    let mut named: Vec<Requester> = all.into_iter().map(|(name, intent)| Requester { name, intent }).collect();
     // Requesters with an open request first; then by name.
     named.sort_by_key(|one| (one.intent != Asks, one.name.clone()));
     let dropped = named.split_off(named.len().min(MAX_REQUESTERS));

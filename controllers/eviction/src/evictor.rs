@@ -36,8 +36,7 @@ pub(super) const MIN_HEARTBEAT_INTERVAL: Duration = Duration::from_secs(20);
 /// Why no eviction is tried, as the responder's message.
 const OF_DAEMON_SET: &str =
     "the pod belongs to a DaemonSet, which would replace it on the same node: it is not evicted";
-const MIRROR: &str =
-    "the pod is the API's copy of a static pod, which only its kubelet can end: it is not evicted";
+const MIRROR: &str = "the pod is the API's copy of a static pod, which only its kubelet can end: it is not evicted";
 
 /// The attempts that were refused, from the last message. They survive a restart.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,8 +61,7 @@ pub fn parse_attempts(message: &str) -> Option<Attempts> {
     let pause: u64 = parts.next()?.strip_prefix("retryAfter=")?.parse().ok()?;
     // Another client may write there, too: no pause is longer than the maximum.
     let retry_after = Duration::from_secs(pause).min(MAX_BACKOFF);
-    let by_budget =
-        ["BudgetBlocks: ", "BudgetBeingProcessed: "].iter().any(|reason| message_text.starts_with(reason));
+    let by_budget = ["BudgetBlocks: ", "BudgetBeingProcessed: "].iter().any(|reason| message_text.starts_with(reason));
     Some(Attempts { count, last: last.as_second(), retry_after, by_budget })
 }
 
@@ -100,10 +98,7 @@ pub(super) fn completed_report(responder: &Responder, name: &'static str, messag
 }
 
 /// The evictor's action, if it is active.
-pub(super) fn act<'a>(
-    ctx: &EvictionContext<'a>,
-    decision: &mut Decision,
-) -> Option<(&'a Eviction, EvictionChange)> {
+pub(super) fn act<'a>(ctx: &EvictionContext<'a>, decision: &mut Decision) -> Option<(&'a Eviction, EvictionChange)> {
     let (eviction, own, pod) = ctx.active_responder(IMPERATIVE_EVICTOR)?;
     let change = if pod.mirror {
         send_report(own, completed_report(own, IMPERATIVE_EVICTOR, MIRROR), ctx, decision)
@@ -147,12 +142,7 @@ fn describe_terminating(pod: &Pod, ctx: &EvictionContext<'_>) -> String {
     }
 }
 
-fn attempt(
-    own: &Responder,
-    pod: &Pod,
-    ctx: &EvictionContext<'_>,
-    decision: &mut Decision,
-) -> Option<EvictionChange> {
+fn attempt(own: &Responder, pod: &Pod, ctx: &EvictionContext<'_>, decision: &mut Decision) -> Option<EvictionChange> {
     let previous = parse_attempts(&own.message);
     if let Some(made) = &previous {
         let (attempts, message) = (made.count, own.message.to_string());
@@ -187,8 +177,7 @@ fn remaining_backoff(own: &Responder, pod: &Pod, ctx: &EvictionContext<'_>) -> D
         return since.map_or(Duration::ZERO, |since| ACCEPTED_GRACE.saturating_sub(since));
     };
     let since = ctx.age(previous.last);
-    let pause =
-        INITIAL_BACKOFF.saturating_mul(1 << previous.count.saturating_sub(1).min(10)).min(MAX_BACKOFF);
+    let pause = INITIAL_BACKOFF.saturating_mul(1 << previous.count.saturating_sub(1).min(10)).min(MAX_BACKOFF);
     let pause = if previous.by_budget && is_open(pod, ctx) { REOPENED_BACKOFF } else { pause };
     pause.max(previous.retry_after).saturating_sub(since)
 }

@@ -27,9 +27,7 @@ pub enum Hold {
         why: String,
     },
     /// Some EvictionRequests cannot be decoded.
-    #[error(
-        "some EvictionRequests cannot be read: one of them may ask for this eviction, so it is not canceled"
-    )]
+    #[error("some EvictionRequests cannot be read: one of them may ask for this eviction, so it is not canceled")]
     RequestsUnreadable,
     /// Some Evictions cannot be decoded.
     #[error("some Evictions cannot be read: one of them may be of this pod, so no other is created")]
@@ -46,9 +44,7 @@ pub enum Hold {
     #[error("the Eviction has states that this version of pod-safety does not know")]
     UnknownState,
     /// All responders had their turns, and the pod still exists.
-    #[error(
-        "every responder had its turn, and the pod was not evicted ({tries} times): the next Eviction waits"
-    )]
+    #[error("every responder had its turn, and the pod was not evicted ({tries} times): the next Eviction waits")]
     NoFurtherResponder {
         /// How often.
         tries: u32,
@@ -73,10 +69,9 @@ impl HoldReason for Hold {
             // Each attempt has an Event of its own.
             Self::Unfresh(_) | Self::EvictionRefused { .. } => None,
             Self::AnotherController => Some((EventType::Warning, "AnotherEvictionController")),
-            Self::PodUnreadable { .. }
-            | Self::RequestsUnreadable
-            | Self::EvictionsUnreadable
-            | Self::UnknownState => Some((EventType::Warning, "EvictionHeld")),
+            Self::PodUnreadable { .. } | Self::RequestsUnreadable | Self::EvictionsUnreadable | Self::UnknownState => {
+                Some((EventType::Warning, "EvictionHeld"))
+            }
             Self::ResponderPrefilled { .. } => Some((EventType::Warning, "EvictionResponderPrefilled")),
             Self::NoFurtherResponder { .. } => Some((EventType::Warning, "EvictionBacksOff")),
         }

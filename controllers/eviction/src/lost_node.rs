@@ -8,9 +8,7 @@ use std::time::Duration;
 use pod_safety_shared::api::Phase;
 use pod_safety_shared::authority::EvictionChange;
 use pod_safety_shared::cache::Lookup;
-use pod_safety_shared::model::{
-    Eviction, Kind, LOST_NODE_RESPONDER, Node, NodeFenceObject, Pod, Readiness, Responder,
-};
+use pod_safety_shared::model::{Eviction, Kind, LOST_NODE_RESPONDER, Node, NodeFenceObject, Pod, Readiness, Responder};
 
 use super::context::EvictionContext;
 use super::evictor::{completed_report, report, send_report};
@@ -28,10 +26,7 @@ enum FencingProgress {
 }
 
 /// The responder's action, if it is active.
-pub(super) fn act<'a>(
-    ctx: &EvictionContext<'a>,
-    decision: &mut Decision,
-) -> Option<(&'a Eviction, EvictionChange)> {
+pub(super) fn act<'a>(ctx: &EvictionContext<'a>, decision: &mut Decision) -> Option<(&'a Eviction, EvictionChange)> {
     let (eviction, own, pod) = ctx.active_responder(LOST_NODE_RESPONDER)?;
     let report = match fencing_progress(own, pod, ctx) {
         FencingProgress::Waiting(message) => report(own, LOST_NODE_RESPONDER, message),
@@ -60,9 +55,7 @@ fn fencing_progress(own: &Responder, pod: &Pod, ctx: &EvictionContext<'_>) -> Fe
         return FencingProgress::Done(format!("node {name} reports"));
     }
     if ctx.view.check_fresh(Kind::NodeFences, ctx.now).is_err() {
-        return FencingProgress::Done(format!(
-            "node {name} does not report, and the state of fencing is not known"
-        ));
+        return FencingProgress::Done(format!("node {name} does not report, and the state of fencing is not known"));
     }
     let mut fences = ctx.view.node_fences_of(name);
     match fences.find(|fence| is_open_incident(fence, node)) {
@@ -77,24 +70,14 @@ fn is_open_incident(fence: &NodeFenceObject, node: &Node) -> bool {
 }
 
 /// Waits until the grace time since the responder became active is over.
-fn wait_within_grace(
-    own: &Responder,
-    ctx: &EvictionContext<'_>,
-    waits: String,
-    done: String,
-) -> FencingProgress {
+fn wait_within_grace(own: &Responder, ctx: &EvictionContext<'_>, waits: String, done: String) -> FencingProgress {
     let since = ctx.age(own.started.unwrap_or(0));
     if since < BEGIN_GRACE { FencingProgress::Waiting(waits) } else { FencingProgress::Done(done) }
 }
 
 fn progress_of_incident(fence: &NodeFenceObject, node: &Node, ctx: &EvictionContext<'_>) -> FencingProgress {
     let (phase, message) = (fence.status.phase, &fence.status.message);
-    let step = format!(
-        "node {} does not report; NodeFence {} is {}: {message}",
-        node.name,
-        fence.name,
-        phase.name()
-    );
+    let step = format!("node {} does not report; NodeFence {} is {}: {message}", node.name, fence.name, phase.name());
     let is_overdue = ctx.now.since(fence.status_seen) >= BEGIN_GRACE;
     match phase {
         // The message of the incident states what holds it back.

@@ -27,8 +27,7 @@ impl EvictionMetrics {
             "Writes of EvictionRequests and Evictions, and attempts to evict, by kind of change and outcome.",
             &["change", "outcome"],
         )?;
-        let ended =
-            counter("pod_safety_evictions_ended_total", "Evictions that ended, by reason.", &["reason"])?;
+        let ended = counter("pod_safety_evictions_ended_total", "Evictions that ended, by reason.", &["reason"])?;
         for change in EvictionChange::NAMES {
             writes.with_label_values(&[change, "written"]).inc_by(0);
         }
@@ -46,9 +45,7 @@ impl EvictionMetrics {
             return;
         };
         let ends = [&stand.evicted, &stand.failed].into_iter().find(|stated| stated.is_true);
-        if let Some(reason) =
-            ends.and_then(|stated| END_REASONS.iter().find(|reason| **reason == stated.reason))
-        {
+        if let Some(reason) = ends.and_then(|stated| END_REASONS.iter().find(|reason| **reason == stated.reason)) {
             self.ended.with_label_values(&[reason]).inc();
         }
     }

@@ -144,10 +144,8 @@ fn finish_canceled(
         return false;
     }
     let active = eviction.active();
-    change.states = active
-        .map(|one| (one.name.clone(), final_state(one, ResponderState::Canceled)))
-        .into_iter()
-        .collect();
+    change.states =
+        active.map(|one| (one.name.clone(), final_state(one, ResponderState::Canceled))).into_iter().collect();
     change.conditions = Some(failed_status(eviction, CANCELED, ""));
     change.check = Precondition::NotRequested;
     true
@@ -161,12 +159,7 @@ fn is_prefilled(responder: &Responder) -> bool {
 }
 
 /// Rules 13 and 16: the next responder becomes active, or all had their turns.
-fn advance(
-    eviction: &Eviction,
-    ctx: &EvictionContext<'_>,
-    decision: &mut Decision,
-    change: &mut StatusChange,
-) -> bool {
+fn advance(eviction: &Eviction, ctx: &EvictionContext<'_>, decision: &mut Decision, change: &mut StatusChange) -> bool {
     if let Some(prefilled) = eviction.responders.iter().find(|responder| is_prefilled(responder)) {
         push_hold(eviction, decision, Hold::ResponderPrefilled { responder: prefilled.name.to_string() });
         return false;

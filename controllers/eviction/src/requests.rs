@@ -1,8 +1,6 @@
 //! The status of a request: rules 3, 4 and 17.
 
-use pod_safety_shared::authority::{
-    ConditionChange, ConditionChanges, EvictionChange, EvictionUpdate, Intent, Update,
-};
+use pod_safety_shared::authority::{ConditionChange, ConditionChanges, EvictionChange, EvictionUpdate, Intent, Update};
 use pod_safety_shared::cache::Lookup;
 use pod_safety_shared::controller_loop::Subject;
 use pod_safety_shared::model::{CANCELED, Eviction, EvictionCondition, EvictionConditions, EvictionRequest};
@@ -45,19 +43,14 @@ pub(super) fn awaiting_outcome(before: &EvictionConditions) -> ConditionChanges 
 /// Whether the condition is already as it should be.
 fn is_stated(before: Option<&EvictionCondition>, stated: &ConditionChange) -> bool {
     before.is_some_and(|before| {
-        before.is_true == stated.is_true
-            && *before.reason == *stated.reason
-            && *before.message == *stated.message
+        before.is_true == stated.is_true && *before.reason == *stated.reason && *before.message == *stated.message
     })
 }
 
 /// The conditions, unless both are as they should be.
-pub(super) fn unless_stated(
-    before: &EvictionConditions,
-    desired: ConditionChanges,
-) -> Option<ConditionChanges> {
-    let is_stated = is_stated(before.failed.as_ref(), &desired.failed)
-        && is_stated(before.evicted.as_ref(), &desired.evicted);
+pub(super) fn unless_stated(before: &EvictionConditions, desired: ConditionChanges) -> Option<ConditionChanges> {
+    let is_stated =
+        is_stated(before.failed.as_ref(), &desired.failed) && is_stated(before.evicted.as_ref(), &desired.evicted);
     (!is_stated).then_some(desired)
 }
 

@@ -58,7 +58,8 @@ fn active_eviction(responders: &[(&str, i32, &str)]) -> Obj {
     for (name, ..) in responders {
         labels[*name] = json!("responder");
     }
-    let owner = json!([{ "apiVersion": "lifecycle.k8s.io/v1alpha1", "kind": "EvictionRequest", "name": "r", "uid": "uid-r" }]);
+    let owner =
+        json!([{ "apiVersion": "lifecycle.k8s.io/v1alpha1", "kind": "EvictionRequest", "name": "r", "uid": "uid-r" }]);
     let requesters = json!([{ "name": "example.com/asks", "intent": "Eviction" }]);
     eviction("pod-1-p", "p")
         .responders(responders)
@@ -94,20 +95,11 @@ fn describe_outcome(stand: &ConditionChanges) -> String {
 }
 
 fn status(change: &StatusChange) -> String {
-    let StatusChange {
-        responders,
-        states,
-        starts,
-        requesters,
-        dropped,
-        conditions: stand,
-        check,
-        observed: _,
-    } = change;
+    let StatusChange { responders, states, starts, requesters, dropped, conditions: stand, check, observed: _ } =
+        change;
     let mut parts = Vec::new();
     if !responders.is_empty() {
-        let names: Vec<String> =
-            responders.iter().map(|(name, priority)| format!("{name} {priority}")).collect();
+        let names: Vec<String> = responders.iter().map(|(name, priority)| format!("{name} {priority}")).collect();
         parts.push(format!("responders {}", names.join(", ")));
     }
     parts.extend(states.iter().map(|(name, state)| format!("{name} {}", state.name())));
@@ -128,15 +120,11 @@ fn describe(decision: &Decision) -> Vec<String> {
         let EvictionUpdate { name, change, .. } = &**update;
         match change {
             EvictionChange::Request { observed, conditions: stand } => {
-                format!(
-                    "{name} at {observed}: {}",
-                    stand.as_deref().map_or("as before".to_owned(), describe_outcome)
-                )
+                format!("{name} at {observed}: {}", stand.as_deref().map_or("as before".to_owned(), describe_outcome))
             }
             EvictionChange::Refuse { observed, .. } => format!("{name} at {observed}: refused"),
             EvictionChange::Create { number, owners, labels } => {
-                let labels: Vec<String> =
-                    labels.iter().map(|(key, role)| format!("{key}={}", role.name())).collect();
+                let labels: Vec<String> = labels.iter().map(|(key, role)| format!("{key}={}", role.name())).collect();
                 let owners: Vec<&str> = owners.iter().map(|owner| &*owner.name).collect();
                 format!("create {number} of {} with {}", owners.join(", "), labels.join(", "))
             }

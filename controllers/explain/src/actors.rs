@@ -47,15 +47,19 @@ pub(super) fn add_actors(
     let policy = "the policy pod-safety-force-delete";
     let kcm = match ctx.policies {
         Policies::Deny => format!("no: denied by {policy}"),
-        Policies::Audit { .. } => format!("yes, without proof, when the Node is deleted or gets the taint out-of-service: {policy} only warns"),
-        Policies::Absent => "yes, without proof, when the Node is deleted or gets the taint out-of-service: no policy denies it".to_owned(),
+        Policies::Audit { .. } => format!(
+            "yes, without proof, when the Node is deleted or gets the taint out-of-service: {policy} only warns"
+        ),
+        Policies::Absent => {
+            "yes, without proof, when the Node is deleted or gets the taint out-of-service: no policy denies it"
+                .to_owned()
+        }
         Policies::Unread => "not known: the admission policies may not be read".to_owned(),
     };
     if ctx.running.mode != Some(Mode::Replace) {
         answer.add_actor("kube-controller-manager", kcm);
     }
-    let reason =
-        if pod.keeps_identity() { " and the annotation pod-safety.dev/break-glass=REASON" } else { "" };
+    let reason = if pod.keeps_identity() { " and the annotation pod-safety.dev/break-glass=REASON" } else { "" };
     let operators = match ctx.policies {
         Policies::Deny => {
             format!("only with the verb force-delete on pods.breakglass.pod-safety.dev{reason}")

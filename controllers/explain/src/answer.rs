@@ -102,12 +102,7 @@ pub struct Finding {
     pub detail: String,
 }
 
-pub(super) fn finding(
-    r#type: &'static str,
-    name: &str,
-    met: Option<bool>,
-    detail: impl Into<String>,
-) -> Finding {
+pub(super) fn finding(r#type: &'static str, name: &str, met: Option<bool>, detail: impl Into<String>) -> Finding {
     Finding { r#type, name: name.to_owned(), met, detail: detail.into() }
 }
 
@@ -252,9 +247,7 @@ mod tests {
 
     #[test]
     fn format_duration_uses_at_most_two_units() {
-        for (seconds, expected) in
-            [(0, "0s"), (59, "59s"), (188, "3m08s"), (14_700, "4h05m"), (187_200, "2d4h")]
-        {
+        for (seconds, expected) in [(0, "0s"), (59, "59s"), (188, "3m08s"), (14_700, "4h05m"), (187_200, "2d4h")] {
             assert_eq!(format_duration(Duration::from_secs(seconds)), expected);
         }
     }

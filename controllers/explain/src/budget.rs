@@ -11,9 +11,7 @@ use pod_safety_shared::model::{Budget, Pod, UnhealthyPolicy, WorkloadKind, is_or
 use super::eviction::{EvictionAnswer, predict_eviction};
 use super::explanation::{Arithmetic, BudgetExplanation, BudgetVerdict, Member};
 use super::remediation;
-use pod_safety_disruption::{
-    Config, DELETION_TIMEOUT, Key, OwnerLookup, PodTotals, SYNC_FAILED, decide, find_owner,
-};
+use pod_safety_disruption::{Config, DELETION_TIMEOUT, Key, OwnerLookup, PodTotals, SYNC_FAILED, decide, find_owner};
 
 /// How many reasons one sentence names.
 const REASONS_SHOWN: usize = 3;
@@ -71,9 +69,7 @@ fn judge_budget(budget: &Budget, members: &[Member<'_>], reach: &PodTotals) -> B
     let status = &budget.status;
     // First, because kube-controller-manager does not update the observed generation when it fails: the API server then
     // answers that the budget is still being processed, and the condition has the cause.
-    if let Some(condition) =
-        status.allowed_condition.as_ref().filter(|condition| &*condition.reason == SYNC_FAILED)
-    {
+    if let Some(condition) = status.allowed_condition.as_ref().filter(|condition| &*condition.reason == SYNC_FAILED) {
         return BudgetVerdict::SyncFailed(condition.message.clone());
     }
     if status.observed_generation < budget.generation {
@@ -129,12 +125,8 @@ fn calculate(budget: &Budget, reach: &PodTotals) -> Arithmetic {
 fn list_notes(explained: &BudgetExplanation<'_>, view: &View<'_>, now: Mono) -> Vec<String> {
     let budget = explained.budget;
     let mut notes = Vec::new();
-    let decision = decide(
-        &Key::Budget(budget.key.uid.clone()),
-        view,
-        now,
-        &Config { stale_pod_timeout: DELETION_TIMEOUT },
-    );
+    let decision =
+        decide(&Key::Budget(budget.key.uid.clone()), view, now, &Config { stale_pod_timeout: DELETION_TIMEOUT });
     let written = &budget.status;
     for intent in &decision.intents {
         let Intent::Update(Update::Budget { status, .. }) = intent else { continue };

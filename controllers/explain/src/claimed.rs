@@ -30,8 +30,7 @@ pub(super) fn judge(pod: &Pod, claim: &Claim, ctx: &ExplainContext<'_>) -> Judge
         return Judgement::new(Verdict::Released, "Proved", message);
     };
     let ago = format_duration(elapsed(refusal.at, ctx.wall));
-    let message =
-        format!("{why}, but the force delete was refused {ago} ago: {}. It is tried again.", refusal.message);
+    let message = format!("{why}, but the force delete was refused {ago} ago: {}. It is tried again.", refusal.message);
     Judgement::new(refusal_verdict(refusal_code(refusal)), REFUSED, message)
 }
 
@@ -44,13 +43,10 @@ fn describe_claim(claim: &Claim) -> String {
         }
         Claim::Fenced { node, proof, .. } => format!("the evidence {proof} says that node {node} is off"),
         Claim::PodsEnded { node } => {
-            format!(
-                "its grace period is over, and the agent of node {node} may report that nothing of it is left"
-            )
+            format!("its grace period is over, and the agent of node {node} may report that nothing of it is left")
         }
         Claim::KubeletTerminated => {
-            "its kubelet reported that it terminated, and there are more terminated pods than are kept"
-                .to_owned()
+            "its kubelet reported that it terminated, and there are more terminated pods than are kept".to_owned()
         }
     }
 }

@@ -282,8 +282,7 @@ impl ExplainContext<'_> {
 
     /// The Events of this object, the latest last.
     pub(super) fn events_of(&self, object: &str) -> Vec<&EventRecord> {
-        let mut events: Vec<&EventRecord> =
-            self.events.iter().filter(|event| event.object == object).collect();
+        let mut events: Vec<&EventRecord> = self.events.iter().filter(|event| event.object == object).collect();
         events.sort_by_key(|event| event.at);
         events
     }

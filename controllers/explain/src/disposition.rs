@@ -53,10 +53,8 @@ pub(super) fn decide_disposition(pod: &Pod, ctx: &ExplainContext<'_>) -> Disposi
     if pod.phase.counts_as_terminated() {
         keys.push(pod_safety_pod_gc::Key::Terminated);
     }
-    let mut decisions: Vec<Decision<Hold>> = keys
-        .iter()
-        .map(|key| pod_safety_pod_gc::decide(key, view, *now, &settings.pod_gc).map(Hold::from))
-        .collect();
+    let mut decisions: Vec<Decision<Hold>> =
+        keys.iter().map(|key| pod_safety_pod_gc::decide(key, view, *now, &settings.pod_gc).map(Hold::from)).collect();
     if let Some(node) = &pod.node {
         decisions.push(
             pod_safety_taint_eviction::decide(&pod_safety_taint_eviction::Key(Arc::clone(node)), view, *now)

@@ -122,11 +122,7 @@ fn budget_refusal(budget: &Budget) -> Option<RefusalCause> {
         .allowed_condition
         .as_ref()
         .filter(|condition| &*condition.reason == SYNC_FAILED && &*condition.status == "False");
-    Some(
-        failed.map_or(RefusalCause::Insufficient, |condition| {
-            RefusalCause::SyncFailed(condition.message.clone())
-        }),
-    )
+    Some(failed.map_or(RefusalCause::Insufficient, |condition| RefusalCause::SyncFailed(condition.message.clone())))
 }
 
 impl EvictionAnswer<'_> {
@@ -170,9 +166,7 @@ impl EvictionAnswer<'_> {
             Self::Allow(budget) => {
                 format!("be allowed, as one of {}", budget.status.disruptions_allowed)
             }
-            Self::AllowUncounted(_, NotCounted::AlwaysAllow) => {
-                "be allowed: it is not Ready (AlwaysAllow)".to_owned()
-            }
+            Self::AllowUncounted(_, NotCounted::AlwaysAllow) => "be allowed: it is not Ready (AlwaysAllow)".to_owned(),
             Self::AllowUncounted(_, NotCounted::HealthyBudget) => {
                 "be allowed: it is not Ready, and enough others are".to_owned()
             }

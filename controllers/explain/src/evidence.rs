@@ -14,18 +14,12 @@ use super::context::ExplainContext;
 /// What would prove that this pod stopped.
 pub(super) fn pod_evidence(pod: &Pod, name: &str, ctx: &ExplainContext<'_>) -> Vec<Finding> {
     let reported = match (pod.running_containers > 0, pod.phase.is_terminal()) {
-        (true, _) => finding(
-            "KubeletReported",
-            "its kubelet reports it",
-            Some(false),
-            "the last report has a running container",
-        ),
-        (false, true) => finding(
-            "KubeletReported",
-            "its kubelet reports it",
-            Some(true),
-            "the last report has no running container",
-        ),
+        (true, _) => {
+            finding("KubeletReported", "its kubelet reports it", Some(false), "the last report has a running container")
+        }
+        (false, true) => {
+            finding("KubeletReported", "its kubelet reports it", Some(true), "the last report has no running container")
+        }
         (false, false) => {
             finding("KubeletReported", "its kubelet reports it", Some(false), "no report that it terminated")
         }
@@ -115,9 +109,7 @@ fn new_boot(node: &Node) -> Finding {
 pub(super) fn node_evidence(node: &Node, ctx: &ExplainContext<'_>) -> Vec<Finding> {
     let names = [("FenceConfirmed", "a fence device reports off"), ("PersonConfirmed", "a person confirmed")];
     if !ctx.has_read(Kind::FenceEvidences) {
-        return names
-            .map(|(r#type, name)| finding(r#type, name, None, "FenceEvidences were not read"))
-            .to_vec();
+        return names.map(|(r#type, name)| finding(r#type, name, None, "FenceEvidences were not read")).to_vec();
     }
     let of = |person: bool| {
         let (r#type, name) = names[usize::from(person)];
@@ -130,9 +122,7 @@ pub(super) fn node_evidence(node: &Node, ctx: &ExplainContext<'_>) -> Vec<Findin
             .collect();
         // Where no evidence of a device is valid, the current attempts are listed.
         match person {
-            true if findings.is_empty() => {
-                findings.push(finding(r#type, name, Some(false), "no confirmation"))
-            }
+            true if findings.is_empty() => findings.push(finding(r#type, name, Some(false), "no confirmation")),
             false if findings.iter().all(|one| one.met == Some(false)) => {
                 findings.push(finding(r#type, name, Some(false), describe_devices(node, ctx)));
             }
@@ -235,10 +225,7 @@ pub(super) fn open_dry_run<'a>(node: &Node, ctx: &ExplainContext<'a>) -> Option<
     fences_of_incarnation(node, ctx).find(replaces_incident)
 }
 
-fn fences_of_incarnation<'a>(
-    node: &Node,
-    ctx: &ExplainContext<'a>,
-) -> impl Iterator<Item = &'a NodeFenceObject> {
+fn fences_of_incarnation<'a>(node: &Node, ctx: &ExplainContext<'a>) -> impl Iterator<Item = &'a NodeFenceObject> {
     ctx.view.node_fences_of(&node.name).filter(|fence| node.matches_incarnation(&fence.spec.node))
 }
 
@@ -251,11 +238,7 @@ fn describe_attempts(fence: &NodeFenceObject, wall: Timestamp) -> String {
         return format!("{}: {message}", phase.name());
     };
     let devices: Vec<String> = last.devices.iter().map(ToString::to_string).collect();
-    let ago = last
-        .at
-        .parse()
-        .ok()
-        .map_or(String::new(), |at| format!(" {} ago", format_duration(elapsed(at, wall))));
+    let ago = last.at.parse().ok().map_or(String::new(), |at| format!(" {} ago", format_duration(elapsed(at, wall))));
     let seen = match (&last.verified, &last.outcome) {
         (Some(verified), _) if verified.message.is_empty() => format!("power is {}", verified.power),
         (Some(verified), _) => verified.message.clone(),

@@ -18,10 +18,7 @@ pub(super) struct Step {
 
 /// The step that comes without an operator; `None`: pod-safety does not fence this node without one.
 pub(super) fn next_step(node: &Node, ctx: &ExplainContext<'_>) -> Option<Step> {
-    if node.readiness == Readiness::Ready
-        || !ctx.is_fencing_on()
-        || evidence::open_dry_run(node, ctx).is_some()
-    {
+    if node.readiness == Readiness::Ready || !ctx.is_fencing_on() || evidence::open_dry_run(node, ctx).is_some() {
         return None;
     }
     if evidence::current_incident(node, ctx).is_some_and(|fence| !fence.status.phase.is_over()) {
@@ -32,11 +29,8 @@ pub(super) fn next_step(node: &Node, ctx: &ExplainContext<'_>) -> Option<Step> {
         Outlook::SwitchesOff { .. } if find_policy_defect(node, ctx).is_some() => None,
         Outlook::SwitchesOff { at, policy } => {
             let remaining = at.since(ctx.now);
-            let when = if remaining.is_zero() {
-                "now".to_owned()
-            } else {
-                format!("in {}", format_duration(remaining))
-            };
+            let when =
+                if remaining.is_zero() { "now".to_owned() } else { format!("in {}", format_duration(remaining)) };
             let message = format!("pod-safety switches it off {when} (FencePolicy {policy})");
             Some(Step { reason: "Fencing", message })
         }

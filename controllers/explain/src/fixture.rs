@@ -25,9 +25,9 @@ pub fn not_ready(pod: Obj) -> Obj {
 /// expected, allowed.
 pub fn budget(name: &str, app: &str, spec: &Value, status: [i64; 5]) -> Obj {
     let [observed, healthy, needed, expected, allowed] = status;
-    let (status, reason) =
-        if allowed > 0 { ("True", "SufficientPods") } else { ("False", "InsufficientPods") };
-    let condition = json!({ "type": "DisruptionAllowed", "status": status, "reason": reason, "observedGeneration": observed });
+    let (status, reason) = if allowed > 0 { ("True", "SufficientPods") } else { ("False", "InsufficientPods") };
+    let condition =
+        json!({ "type": "DisruptionAllowed", "status": status, "reason": reason, "observedGeneration": observed });
     let status = json!({ "observedGeneration": observed, "currentHealthy": healthy, "desiredHealthy": needed,
         "expectedPods": expected, "disruptionsAllowed": allowed, "conditions": [condition] });
     objects::budget(name, app, spec).set("/status", status)

@@ -52,8 +52,7 @@ pub(super) fn pod_history(pod: &Pod, ctx: &ExplainContext<'_>) -> Vec<Moment> {
         moments.extend(ctx.view.fence_evidence_of(node).flat_map(evidence_moments));
     }
     let events = ctx.events_of(&pod_ref(pod));
-    moments
-        .extend(moments_from_events(&events.into_iter().filter(|one| one.is_about(pod)).collect::<Vec<_>>()));
+    moments.extend(moments_from_events(&events.into_iter().filter(|one| one.is_about(pod)).collect::<Vec<_>>()));
     moments.sort_by_key(|moment| moment.at);
     moments
 }
@@ -102,9 +101,7 @@ pub(super) fn evidence_moments(proof: &FenceEvidenceObject) -> Vec<Moment> {
         (_, kind) => format!("{}, found by {}", kind.name(), proof.spec.by),
     };
     let mut moments: Vec<Moment> =
-        moment_at(timestamp_from(proof.created), format!("evidence that {name} is off"), detail)
-            .into_iter()
-            .collect();
+        moment_at(timestamp_from(proof.created), format!("evidence that {name} is off"), detail).into_iter().collect();
     if let Some(invalid) = &proof.status.invalidated {
         let title = format!("evidence that {name} is off was invalidated");
         moments.extend(moment_at(invalid.at.parse().ok(), title, invalid.reason.clone()));
@@ -119,8 +116,7 @@ pub(super) fn unreachable_moments(node: &Node, ctx: &ExplainContext<'_>) -> Vec<
     let after = lost
         .zip(heartbeat)
         .and_then(|(lost, heartbeat)| std::time::Duration::try_from(lost.duration_since(heartbeat)).ok());
-    let after =
-        after.map_or(String::new(), |after| format!("{} after its last heartbeat", format_duration(after)));
+    let after = after.map_or(String::new(), |after| format!("{} after its last heartbeat", format_duration(after)));
     let state = match node.readiness {
         Readiness::Unknown => "counts as lost",
         Readiness::NotReady | Readiness::Missing => "reports that it is not ready",
@@ -159,11 +155,7 @@ fn attempt_moments(fence: &NodeFenceObject) -> Vec<Moment> {
         ));
         let Some(verified) = &attempt.verified else { continue };
         let detail = if verified.message.is_empty() { String::new() } else { verified.message.clone() };
-        moments.extend(moment_at(
-            attempt.last_checked_at(),
-            format!("its power is {}", verified.power),
-            detail,
-        ));
+        moments.extend(moment_at(attempt.last_checked_at(), format!("its power is {}", verified.power), detail));
     }
     for condition in fence.status.conditions.iter().filter(|one| one.status == "True") {
         moments.extend(moment_at(
@@ -177,10 +169,8 @@ fn attempt_moments(fence: &NodeFenceObject) -> Vec<Moment> {
 
 /// The last Events of an object, each once, without those that repeat its incidents and evidence.
 pub(super) fn event_moments(object: &str, ctx: &ExplainContext<'_>) -> Vec<Moment> {
-    let has_incidents =
-        object.strip_prefix("node/").is_some_and(|node| ctx.view.node_fences_of(node).next().is_some());
-    let is_new =
-        |event: &&EventRecord| !has_incidents || !REPEATED_BY_INCIDENTS.contains(&event.reason.as_str());
+    let has_incidents = object.strip_prefix("node/").is_some_and(|node| ctx.view.node_fences_of(node).next().is_some());
+    let is_new = |event: &&EventRecord| !has_incidents || !REPEATED_BY_INCIDENTS.contains(&event.reason.as_str());
     moments_from_events(&ctx.events_of(object).into_iter().filter(is_new).collect::<Vec<_>>())
 }
 
@@ -205,8 +195,7 @@ fn moment_from_event(event: &EventRecord) -> Moment {
         let node = node.map_or(String::new(), |node| format!("node {node}"));
         return Moment::new(event.first, format!("{HELD}{code}"), node);
     }
-    let times =
-        if event.count > 1 { format!("{} times, {}", event.count, event.by) } else { event.by.clone() };
+    let times = if event.count > 1 { format!("{} times, {}", event.count, event.by) } else { event.by.clone() };
     Moment::new(event.at, event.reason.clone(), format!("{} ({times})", event.message))
 }
 

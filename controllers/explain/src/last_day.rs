@@ -55,15 +55,13 @@ impl LastDay {
         }
         let mut nodes: BTreeMap<&Incarnation, NodeOutcome> = BTreeMap::new();
         for fence in ctx.view.node_fences().filter(|fence| !fence.spec.dry_run) {
-            let since =
-                |condition: &str| true_since(fence, condition).filter(|at| is_within_last_day(*at, ctx));
+            let since = |condition: &str| true_since(fence, condition).filter(|at| is_within_last_day(*at, ctx));
             let node = nodes.entry(&fence.spec.node).or_default();
             node.back |= since("Recovered").is_some();
             node.stuck |= since("Stalled").is_some();
             if let Some(proved) = since("Fenced") {
                 node.proved = true;
-                node.seconds =
-                    timestamp_from(fence.created).map(|began| super::elapsed(began, proved).as_secs());
+                node.seconds = timestamp_from(fence.created).map(|began| super::elapsed(began, proved).as_secs());
             }
         }
         for proof in ctx.view.fence_evidence().filter(|proof| releases_pods(proof)) {
@@ -117,8 +115,7 @@ impl LastDay {
             (Some(median), _) => format!(" (within {})", seconds(median)),
             _ => String::new(),
         };
-        let back =
-            if self.back == 0 { String::new() } else { format!("; {} back", pluralize(self.back, "node")) };
+        let back = if self.back == 0 { String::new() } else { format!("; {} back", pluralize(self.back, "node")) };
         let stuck = match self.stuck {
             0 => String::new(),
             1 => "; 1 node waits for a person".to_owned(),

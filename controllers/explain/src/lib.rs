@@ -60,17 +60,12 @@ mod timeline;
 mod volume;
 
 pub use answer::{
-    Actor, Answer, Finding, Item, Judgement, Moment, Next, Predecessors, Verdict, elapsed, format_duration,
-    pluralize,
+    Actor, Answer, Finding, Item, Judgement, Moment, Next, Predecessors, Verdict, elapsed, format_duration, pluralize,
 };
 pub use budget::{explain_budget, owner_of, required_scales};
-pub use context::{
-    Attachment, EventRecord, ExplainContext, Policies, Running, Settings, object_ref, pod_ref, str_at,
-};
+pub use context::{Attachment, EventRecord, ExplainContext, Policies, Running, Settings, object_ref, pod_ref, str_at};
 pub use eviction::{EvictionAnswer, NotCounted, RefusalCause, Unguarded, predict_eviction};
-pub use explanation::{
-    Arithmetic, BudgetExplanation, BudgetVerdict, Member, PredictedAllowance, Remediation,
-};
+pub use explanation::{Arithmetic, BudgetExplanation, BudgetVerdict, Member, PredictedAllowance, Remediation};
 pub use last_day::LastDay;
 pub use namespace::{Content, Contents, explain_namespace};
 pub use node::{explain_node, node_state};

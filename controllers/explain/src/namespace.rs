@@ -54,19 +54,13 @@ pub struct Contents {
 
 /// Explains a namespace. With `steps`, adds the commands that remove what blocks it, and what each leaves behind.
 #[must_use]
-pub fn explain_namespace(
-    namespace: &Value,
-    contents: &Contents,
-    steps: bool,
-    ctx: &ExplainContext<'_>,
-) -> Answer {
+pub fn explain_namespace(namespace: &Value, contents: &Contents, steps: bool, ctx: &ExplainContext<'_>) -> Answer {
     let name = namespace["metadata"]["name"].as_str().unwrap_or_default();
     let deletion_requested =
         namespace["metadata"]["deletionTimestamp"].as_str().and_then(|at| at.parse::<Timestamp>().ok());
     let object = format!("namespace/{name}");
     let Some(deletion_requested) = deletion_requested else {
-        let mut answer =
-            Answer::new(object, Judgement::new(Verdict::Free, "Active", "it is not being deleted."));
+        let mut answer = Answer::new(object, Judgement::new(Verdict::Free, "Active", "it is not being deleted."));
         answer.facts = vec!["Active".to_owned()];
         return answer;
     };
@@ -110,19 +104,10 @@ fn list_items(name: &str, contents: &Contents, ctx: &ExplainContext<'_>) -> Vec<
                     format!("only the owners of its finalizers can let it go: {owners}"),
                 )
             }
-            None if content.deleting => {
-                Judgement::new(Verdict::Waiting, "BeingDeleted", "it is being deleted")
-            }
-            None => Judgement::new(
-                Verdict::Waiting,
-                "NotAskedYet",
-                "the namespace controller has not deleted it yet",
-            ),
+            None if content.deleting => Judgement::new(Verdict::Waiting, "BeingDeleted", "it is being deleted"),
+            None => Judgement::new(Verdict::Waiting, "NotAskedYet", "the namespace controller has not deleted it yet"),
         };
-        items.push(Item {
-            object: format!("{}/{name}/{}", content.resource, content.name),
-            judgement: verdict,
-        });
+        items.push(Item { object: format!("{}/{name}/{}", content.resource, content.name), judgement: verdict });
     }
     items.sort_by_key(|item| std::cmp::Reverse(item.judgement.verdict));
     items
@@ -146,9 +131,7 @@ fn judge(namespace: &Value, items: &[Item], contents: &Contents) -> Judgement {
         0 if items.is_empty() && contents.unlisted.is_empty() => Judgement::new(
             Verdict::Waiting,
             "Empty",
-            format!(
-                "nothing is left in it. It is removed as soon as the namespace controller notices that.{messages}"
-            ),
+            format!("nothing is left in it. It is removed as soon as the namespace controller notices that.{messages}"),
         ),
         0 if items.is_empty() => Judgement::new(
             Verdict::Unknown,
@@ -158,10 +141,7 @@ fn judge(namespace: &Value, items: &[Item], contents: &Contents) -> Judgement {
         0 => Judgement::new(
             Verdict::Waiting,
             "BeingEmptied",
-            format!(
-                "{} left, and nothing blocks their deletion.{messages}",
-                pluralize(items.len(), "object")
-            ),
+            format!("{} left, and nothing blocks their deletion.{messages}", pluralize(items.len(), "object")),
         ),
         count => Judgement::new(
             Verdict::Blocked,
@@ -190,10 +170,8 @@ fn add_next_steps(answer: &mut Answer, name: &str, contents: &Contents, items: &
             );
         }
     }
-    let held = contents
-        .objects
-        .iter()
-        .filter(|one| one.resource != "pods" && one.deleting && !one.finalizers.is_empty());
+    let held =
+        contents.objects.iter().filter(|one| one.resource != "pods" && one.deleting && !one.finalizers.is_empty());
     for Content { resource, name: object, finalizers, .. } in held.take(MAX_SHOWN) {
         let owners = finalizers.join(", ");
         answer.add_next_step(

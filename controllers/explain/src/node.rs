@@ -47,11 +47,8 @@ pub fn explain_node(name: &Arc<str>, ctx: &ExplainContext<'_>) -> Option<Answer>
 }
 
 fn unreadable(name: &str, why: &str) -> Answer {
-    let verdict = Judgement::new(
-        Verdict::Unknown,
-        "NodeUnreadable",
-        format!("it cannot be read: {why}. It may still exist."),
-    );
+    let verdict =
+        Judgement::new(Verdict::Unknown, "NodeUnreadable", format!("it cannot be read: {why}. It may still exist."));
     Answer::new(object_ref("node", "", name), verdict)
 }
 
@@ -160,8 +157,7 @@ fn judge(node: &Node, pods: &Pods<'_>, ctx: &ExplainContext<'_>) -> Judgement {
         }
         _ => match fencing_step::next_step(node, ctx) {
             Some(step) => {
-                let text =
-                    format!("there is no evidence yet that it stopped. {}.", capitalize(&step.message));
+                let text = format!("there is no evidence yet that it stopped. {}.", capitalize(&step.message));
                 Judgement::new(Verdict::Waiting, step.reason, with_wait(text))
             }
             None => {
@@ -192,11 +188,7 @@ const fn is_of_detection(hold: &Hold) -> bool {
 
 fn describe_proved_off(hold: &Hold) -> String {
     let hold_says_so = matches!(hold, Hold::AwaitingOperator { .. } | Hold::MachinePoweredOff { .. });
-    if hold_says_so {
-        format!("{hold}.")
-    } else {
-        format!("it is proved off. {}.", capitalize(&hold.to_string()))
-    }
+    if hold_says_so { format!("{hold}.") } else { format!("it is proved off. {}.", capitalize(&hold.to_string())) }
 }
 
 const fn verdict_for(waiting: usize) -> Verdict {
@@ -211,12 +203,8 @@ fn list_facts(node: &Node) -> Vec<String> {
     if node.unschedulable {
         facts.push("cordoned".to_owned());
     }
-    let taints: Vec<&str> = node
-        .no_schedule
-        .iter()
-        .map(|key| &**key)
-        .chain(node.no_execute.iter().map(|taint| &*taint.key))
-        .collect();
+    let taints: Vec<&str> =
+        node.no_schedule.iter().map(|key| &**key).chain(node.no_execute.iter().map(|taint| &*taint.key)).collect();
     let mut short: Vec<&str> = taints.iter().map(|key| key.rsplit('/').next().unwrap_or(key)).collect();
     short.sort_unstable();
     short.dedup();
@@ -250,9 +238,7 @@ fn add_notes(answer: &mut Answer, node: &Node, pods: &Pods<'_>, ctx: &ExplainCon
     for hold in ctx.list_fencing_holds(node).into_iter().filter(|hold| !proved || !is_of_detection(hold)) {
         let message = format!("{hold}");
         let dry = if dry.is_some() && !matches!(hold, Hold::DryRun { .. }) { "dry run: " } else { "" };
-        if !answer.judgement.message.contains(&message)
-            && !answer.judgement.message.contains(&capitalize(&message))
-        {
+        if !answer.judgement.message.contains(&message) && !answer.judgement.message.contains(&capitalize(&message)) {
             answer.notes.push(format!("fencing: {dry}{message}."));
         }
     }
@@ -271,7 +257,10 @@ fn add_notes(answer: &mut Answer, node: &Node, pods: &Pods<'_>, ctx: &ExplainCon
             is_or_are(ready)
         ));
         if ctx.has_read(Kind::FencePolicies) && evidence::policy_for(node, ctx).is_none() {
-            answer.notes.push("No FencePolicy selects it, so it is not fenced. docs/fencing.md explains how to set that up.".to_owned());
+            answer.notes.push(
+                "No FencePolicy selects it, so it is not fenced. docs/fencing.md explains how to set that up."
+                    .to_owned(),
+            );
         }
     }
     let held: Vec<&str> =
@@ -347,18 +336,11 @@ fn add_lost_node_steps(answer: &mut Answer, node: &Node, dry: bool, ctx: &Explai
     }
     answer.add_next_step("If you can reach the machine: restart its kubelet.", "");
     if let Some(fence) = open.filter(|_| !goes_on) {
-        answer.add_next_step(
-            "See the progress of fencing",
-            format!("kubectl get nodefence {} -o yaml", fence.name),
-        );
+        answer.add_next_step("See the progress of fencing", format!("kubectl get nodefence {} -o yaml", fence.name));
     }
-    let can_fence =
-        evidence::policy_for(node, ctx).is_some() && fencing_step::find_policy_defect(node, ctx).is_none();
+    let can_fence = evidence::policy_for(node, ctx).is_some() && fencing_step::find_policy_defect(node, ctx).is_none();
     if open.is_none() && !dry && !goes_on && can_fence {
-        answer.add_next_step(
-            "Switch it off through its FencePolicy",
-            format!("pod-safety fence {name} --reason TEXT"),
-        );
+        answer.add_next_step("Switch it off through its FencePolicy", format!("pod-safety fence {name} --reason TEXT"));
     }
     offer_confirmation(answer, node, ctx);
 }

@@ -126,9 +126,7 @@ impl Overview {
         overview.add_leader(ctx);
         overview.paused = Paused::list(ctx);
         overview.last_day = LastDay::from_context(ctx);
-        overview
-            .troubles
-            .sort_by(|one, other| (!one.blocks, &one.object).cmp(&(!other.blocks, &other.object)));
+        overview.troubles.sort_by(|one, other| (!one.blocks, &one.object).cmp(&(!other.blocks, &other.object)));
         overview
     }
 
@@ -142,12 +140,10 @@ impl Overview {
         };
         self.troubles.retain(|trouble| !is_of_another(&trouble.object));
         let is_held = |pod: &Pod| self.blocked.iter().any(|one| *one.pod == *pod.key.name);
-        let pods =
-            || ctx.view.all_pods().filter(|pod| *pod.key.namespace == *namespace && pod.keeps_identity());
+        let pods = || ctx.view.all_pods().filter(|pod| *pod.key.namespace == *namespace && pod.keeps_identity());
         self.identities = self.identities.map(|_| pods().count());
-        self.wait_for_proof = self
-            .wait_for_proof
-            .map(|_| pods().filter(|pod| !pod.waits_for_finalizers() && is_held(pod)).count());
+        self.wait_for_proof =
+            self.wait_for_proof.map(|_| pods().filter(|pod| !pod.waits_for_finalizers() && is_held(pod)).count());
         self
     }
 
@@ -167,13 +163,8 @@ impl Overview {
         let mut zones: BTreeMap<String, Zone> = BTreeMap::new();
         for node in ctx.view.nodes() {
             let name = zone_name(&node.zone);
-            let zone = zones.entry(name.clone()).or_insert(Zone {
-                zone: name,
-                ready: 0,
-                nodes: 0,
-                lost: 0,
-                brake: None,
-            });
+            let zone =
+                zones.entry(name.clone()).or_insert(Zone { zone: name, ready: 0, nodes: 0, lost: 0, brake: None });
             zone.nodes += 1;
             zone.ready += usize::from(node.readiness == Readiness::Ready);
             if node.readiness == Readiness::Unknown {
@@ -191,8 +182,7 @@ impl Overview {
         for pod in ending {
             let answer = explain_pod(pod, ctx);
             // Its node is fenced without an operator.
-            let waits =
-                answer.judgement.verdict == Verdict::Waiting && answer.judgement.reason == "NoEvidence";
+            let waits = answer.judgement.verdict == Verdict::Waiting && answer.judgement.reason == "NoEvidence";
             let blocked = answer.judgement.verdict == Verdict::Blocked;
             if !blocked && !waits {
                 continue;
@@ -222,14 +212,14 @@ impl Overview {
     }
 
     fn add_nodes(&mut self, ctx: &ExplainContext<'_>) {
-        let mut nodes: Vec<&Node> =
-            ctx.view.nodes().filter(|node| node.readiness != Readiness::Ready).collect();
+        let mut nodes: Vec<&Node> = ctx.view.nodes().filter(|node| node.readiness != Readiness::Ready).collect();
         nodes.sort_by_key(|node| node.name.clone());
         for node in nodes {
             let Some(answer) = explain_node(&node.name, ctx) else { continue };
-            let last_report = ctx.view.last_report_timestamp(node).map_or(String::new(), |at| {
-                format!(", last reported {} ago", format_duration(elapsed(at, ctx.wall)))
-            });
+            let last_report = ctx
+                .view
+                .last_report_timestamp(node)
+                .map_or(String::new(), |at| format!(", last reported {} ago", format_duration(elapsed(at, ctx.wall))));
             let waiting = self.held.get(&*node.name).copied().unwrap_or(0);
             let wait = match waiting {
                 0 => String::new(),
@@ -346,10 +336,7 @@ impl Overview {
         }
         let message = match running.stale {
             Some(at) => {
-                format!(
-                    "No leader: the lease was last renewed {} ago",
-                    format_duration(elapsed(at, ctx.wall))
-                )
+                format!("No leader: the lease was last renewed {} ago", format_duration(elapsed(at, ctx.wall)))
             }
             None => "No leader: pod-safety does not run, or runs without leader election".to_owned(),
         };
@@ -375,16 +362,12 @@ fn active_brake(node: &Node, ctx: &ExplainContext<'_>) -> Option<&'static str> {
     let mut lost = lost.filter(|hold| {
         matches!(
             hold,
-            pod_safety_node_lifecycle::Hold::ZoneDisrupted { .. }
-                | pod_safety_node_lifecycle::Hold::LargeOutage { .. }
+            pod_safety_node_lifecycle::Hold::ZoneDisrupted { .. } | pod_safety_node_lifecycle::Hold::LargeOutage { .. }
         )
     });
     let fencing = || ctx.decide_fencing(&node.name).holds.into_iter().map(|(_, hold)| hold);
     let is_brake = |hold: &pod_safety_fencing::Hold| {
-        matches!(
-            hold,
-            pod_safety_fencing::Hold::ZoneInTrouble { .. } | pod_safety_fencing::Hold::TooManyLost { .. }
-        )
+        matches!(hold, pod_safety_fencing::Hold::ZoneInTrouble { .. } | pod_safety_fencing::Hold::TooManyLost { .. })
     };
     lost.next().map(|hold| hold.reason()).or_else(|| fencing().find(is_brake).map(|hold| hold.reason()))
 }

@@ -82,10 +82,6 @@ impl Paused {
     /// The entry of the history when it began.
     pub(super) fn to_moment(&self) -> Option<Moment> {
         let by = self.by.as_deref().unwrap_or("unknown");
-        Some(Moment::new(
-            self.since?,
-            format!("{} is paused", self.object),
-            format!("{} (by {by})", self.reason),
-        ))
+        Some(Moment::new(self.since?, format!("{} is paused", self.object), format!("{} (by {by})", self.reason)))
     }
 }

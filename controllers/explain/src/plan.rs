@@ -12,11 +12,7 @@ use super::ExplainContext;
 ///
 /// # Errors
 /// The holds of the decision, verbatim, if nothing can be planned.
-pub fn plan_fencing(
-    fence: &str,
-    node: &Arc<str>,
-    ctx: &ExplainContext<'_>,
-) -> Result<NodeFenceStatus, String> {
+pub fn plan_fencing(fence: &str, node: &Arc<str>, ctx: &ExplainContext<'_>) -> Result<NodeFenceStatus, String> {
     let config = Config {
         mode: ctx.settings.mode,
         own_node: ctx.running.leader_node.as_deref().map(Arc::from),

@@ -65,11 +65,7 @@ fn judge(pod: &Pod, disposition: &Disposition, ctx: &ExplainContext<'_>) -> Judg
             "it does not tolerate a taint of its node, or no longer tolerates it, and is deleted gracefully now.",
         ),
         Disposition::Undecided(hold) => last_recorded_hold(pod, ctx).unwrap_or_else(|| {
-            Judgement::new(
-                Verdict::Unknown,
-                "NotRead",
-                format!("{hold}. Too little could be read to say more."),
-            )
+            Judgement::new(Verdict::Unknown, "NotRead", format!("{hold}. Too little could be read to say more."))
         }),
         Disposition::NoAction if pod.deletion.is_some() => judge_terminating(pod, ctx),
         Disposition::NoAction => judge_running(pod, ctx),
@@ -90,9 +86,8 @@ fn last_recorded_hold(pod: &Pod, ctx: &ExplainContext<'_>) -> Option<Judgement> 
 }
 
 fn judge_finalizers(pod: &Pod) -> Judgement {
-    let hold = pod_safety_pod_gc::Hold::Finalizers {
-        finalizers: pod.finalizers.iter().map(ToString::to_string).collect(),
-    };
+    let hold =
+        pod_safety_pod_gc::Hold::Finalizers { finalizers: pod.finalizers.iter().map(ToString::to_string).collect() };
     Judgement::new(
         Verdict::Blocked,
         hold.reason(),
@@ -114,9 +109,8 @@ fn judge_held(pod: &Pod, hold: &Hold, ctx: &ExplainContext<'_>) -> Judgement {
     let waits = step.is_some()
         || matches!(
             hold,
-            Hold::PodGc(
-                pod_safety_pod_gc::Hold::Quarantine { .. } | pod_safety_pod_gc::Hold::AwaitsKubelet { .. }
-            ) | Hold::Taint(pod_safety_taint_eviction::Hold::Tolerated { .. })
+            Hold::PodGc(pod_safety_pod_gc::Hold::Quarantine { .. } | pod_safety_pod_gc::Hold::AwaitsKubelet { .. })
+                | Hold::Taint(pod_safety_taint_eviction::Hold::Tolerated { .. })
         );
     let verdict = if waits { Verdict::Waiting } else { Verdict::Blocked };
     let mut message = format!("{hold}.");
@@ -148,8 +142,7 @@ fn judge_terminating(pod: &Pod, ctx: &ExplainContext<'_>) -> Judgement {
         );
     }
     let late = elapsed(deadline, ctx.wall);
-    let not_ready =
-        matches!(ctx.view.node(node), Lookup::Known(node) if node.readiness == Readiness::NotReady);
+    let not_ready = matches!(ctx.view.node(node), Lookup::Known(node) if node.readiness == Readiness::NotReady);
     if not_ready {
         let message = format!(
             "its grace period ended {} ago. The kubelet of {node} reports that the node is not ready, and has not reported that this pod terminated.",
@@ -201,9 +194,8 @@ fn judge_running(pod: &Pod, ctx: &ExplainContext<'_>) -> Judgement {
     if pod.ready {
         return Judgement::new(Verdict::Free, "Running", "it runs and is Ready. Nothing blocks it.");
     }
-    let why = own_events()
-        .find(|one| one.warning)
-        .map_or(String::new(), |one| format!(" Last warning: {}", one.message));
+    let why =
+        own_events().find(|one| one.warning).map_or(String::new(), |one| format!(" Last warning: {}", one.message));
     let on = pod.node.as_deref().unwrap_or_default();
     let fixture = match pod.phase {
         Phase::Pending => format!("it is scheduled on {on}, and its containers start."),
@@ -214,17 +206,14 @@ fn judge_running(pod: &Pod, ctx: &ExplainContext<'_>) -> Judgement {
 
 /// Its volume is attached to another node.
 fn judge_volume(message: &str, ctx: &ExplainContext<'_>) -> Judgement {
-    let Some(held) =
-        ctx.attachments.iter().find(|one| !one.volume.is_empty() && message.contains(&one.volume))
-    else {
+    let Some(held) = ctx.attachments.iter().find(|one| !one.volume.is_empty() && message.contains(&one.volume)) else {
         return Judgement::new(
             Verdict::Blocked,
             "VolumeNotAttached",
             format!("its volume cannot be attached: {message}"),
         );
     };
-    let unreachable =
-        matches!(ctx.view.node(&held.node), Lookup::Known(node) if node.readiness == Readiness::Unknown);
+    let unreachable = matches!(ctx.view.node(&held.node), Lookup::Known(node) if node.readiness == Readiness::Unknown);
     let state = if unreachable { ", which is unreachable and may still write to it" } else { "" };
     let hold = held.hold.as_deref().map_or(String::new(), |why| format!(" It is held there: {why}."));
     let message = format!(
@@ -287,10 +276,7 @@ fn add_next_steps(answer: &mut Answer, pod: &Pod, disposition: &Disposition, ctx
             "Ask someone with more rights to run this",
             format!("pod-safety explain pod -n {namespace} {name}"),
         ),
-        Disposition::Held(_)
-        | Disposition::AbsenceRead
-        | Disposition::DeletedGracefully(_)
-        | Disposition::NoAction => {
+        Disposition::Held(_) | Disposition::AbsenceRead | Disposition::DeletedGracefully(_) | Disposition::NoAction => {
             let events = format!("kubectl events -n {namespace} --for pod/{name}");
             add_event_steps(answer, events, explain_node, ctx);
         }
@@ -316,21 +302,15 @@ fn add_evidence_steps(
     };
     let outage = cached.is_some_and(|node| fencing_step::is_outage(node, ctx));
     if step.is_some() {
-        return answer
-            .add_next_step("Wait: pod-safety fences the node. To watch it", format!("{explain_node} -w"));
+        return answer.add_next_step("Wait: pod-safety fences the node. To watch it", format!("{explain_node} -w"));
     }
     if outage {
         answer.add_next_step(
-            format!(
-                "Find out first who is cut off, pod-safety or the nodes: {RUNBOOKS}/PodSafetyLargeOutage.md"
-            ),
+            format!("Find out first who is cut off, pod-safety or the nodes: {RUNBOOKS}/PodSafetyLargeOutage.md"),
             "pod-safety doctor",
         );
     }
-    answer.add_next_step(
-        "If you can reach the machine: restart its kubelet. The pod then terminates normally.",
-        "",
-    );
+    answer.add_next_step("If you can reach the machine: restart its kubelet. The pod then terminates normally.", "");
     answer.add_next_step("Show the node and what fencing does about it", explain_node);
     if let Some(node) = cached {
         offer_confirmation(answer, node, ctx);
@@ -359,9 +339,7 @@ fn add_event_steps(answer: &mut Answer, events: String, explain_node: String, ct
             answer.add_next_step("See what its kubelet reports", events);
             answer.add_next_step("Show the node", explain_node);
         }
-        "NotReady" | "Unscheduled" | "VolumeNotAttached" => {
-            answer.add_next_step("See all Events of this pod", events)
-        }
+        "NotReady" | "Unscheduled" | "VolumeNotAttached" => answer.add_next_step("See all Events of this pod", events),
         _ => {}
     }
 }

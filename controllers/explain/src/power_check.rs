@@ -64,20 +64,15 @@ pub(super) fn offer_confirmation(answer: &mut Answer, node: &Node, ctx: &Explain
         && policy.spec.minimum_evidence == Grade::Verified
     {
         let needs = "requires verified evidence (minimumEvidence). A fence device must report that the machine is off.";
-        answer.add_next_step(
-            format!("A confirmation is not accepted: the FencePolicy {} {needs}", policy.name),
-            "",
-        );
+        answer.add_next_step(format!("A confirmation is not accepted: the FencePolicy {} {needs}", policy.name), "");
         return;
     }
     if matches!(incident_remedy(node, ctx), Some(Remedy::Investigate | Remedy::PowerOn)) {
         return;
     }
     answer.add_next_step(how_to_check_power(node, ctx), "");
-    answer.add_next_step(
-        format!("{ONLY_IF_SEEN}, confirm it"),
-        format!("pod-safety confirm-down {name} --reason TEXT"),
-    );
+    answer
+        .add_next_step(format!("{ONLY_IF_SEEN}, confirm it"), format!("pod-safety confirm-down {name} --reason TEXT"));
 }
 
 /// The remedy of its incident, if the incident waits for an operator.
@@ -90,8 +85,7 @@ pub(super) fn incident_remedy(node: &Node, ctx: &ExplainContext<'_>) -> Option<R
 
 /// Adds what an operator can do about an incident that waits for one.
 pub(super) fn add_operator_steps(answer: &mut Answer, node: &Node, ctx: &ExplainContext<'_>) {
-    let Some(fence) = current_incident(node, ctx).filter(|one| one.status.phase == Phase::AwaitingOperator)
-    else {
+    let Some(fence) = current_incident(node, ctx).filter(|one| one.status.phase == Phase::AwaitingOperator) else {
         return;
     };
     let name = &node.name;

@@ -9,9 +9,7 @@ use serde_json::Value;
 
 use super::answer::{Moment, Predecessors, elapsed, format_duration, timestamp_from};
 use super::context::{EventRecord, ExplainContext, pod_ref, str_at};
-use super::history::{
-    REQUESTED, evidence_moments, incident_moments, moments_from_events, unreachable_moments,
-};
+use super::history::{REQUESTED, evidence_moments, incident_moments, moments_from_events, unreachable_moments};
 
 /// The reason of the Event that a pod was removed with evidence.
 const FORCE_DELETED: &str = "ForceDeleted";
@@ -35,8 +33,7 @@ pub(super) fn find_predecessors(pod: &Pod, ctx: &ExplainContext<'_>) -> Option<P
     let mut history = moments_from_events(&earlier_events);
     if let Some(removed) = removed {
         history.extend(removed.requested.map(|at| Moment::new(at, REQUESTED, "")));
-        let began =
-            until.saturating_sub(jiff::SignedDuration::try_from(NODE_HISTORY_WINDOW).unwrap_or_default());
+        let began = until.saturating_sub(jiff::SignedDuration::try_from(NODE_HISTORY_WINDOW).unwrap_or_default());
         let began = began.unwrap_or(until);
         let of_node = last_node_history(&removed.node, ctx).into_iter();
         history.extend(of_node.filter(|one| one.at >= began && one.at <= until));
@@ -59,11 +56,7 @@ fn last_node_history(name: &str, ctx: &ExplainContext<'_>) -> Vec<Moment> {
 }
 
 /// When this pod was scheduled and Ready, and for how long no pod of its name was available until then.
-pub(super) fn recovery_moments(
-    pod: &Pod,
-    before: Option<&Predecessors>,
-    ctx: &ExplainContext<'_>,
-) -> Vec<Moment> {
+pub(super) fn recovery_moments(pod: &Pod, before: Option<&Predecessors>, ctx: &ExplainContext<'_>) -> Vec<Moment> {
     let uid = pod.uid().to_string();
     let Some(object) = ctx.successors.iter().find(|one| *str_at(one, "/metadata/uid") == *uid) else {
         return Vec::new();
@@ -76,9 +69,8 @@ pub(super) fn recovery_moments(
     let on = str_at(object, "/spec/nodeName");
     let scheduled = became("PodScheduled").map(|at| Moment::new(at, format!("scheduled to {on}"), ""));
     let ready = became("Ready").map(|at| {
-        let away = before
-            .and_then(|before| unavailable_since(&before.history))
-            .map(|from| format_duration(elapsed(from, at)));
+        let away =
+            before.and_then(|before| unavailable_since(&before.history)).map(|from| format_duration(elapsed(from, at)));
         let away = away.map_or(String::new(), |away| format!("{} was away for {away}", pod.key.name));
         Moment::new(at, format!("Ready on {on}"), away)
     });

@@ -11,19 +11,13 @@ const MAX_EXTRA_REPLICAS: i32 = 100;
 
 /// The remediations of a budget.
 pub(super) fn list_remediations(explained: &BudgetExplanation<'_>) -> Vec<Remediation> {
-    let remediation = |change: &str, effect: &str| Remediation {
-        change: change.to_owned(),
-        effect: effect.to_owned(),
-        allows: None,
-    };
+    let remediation =
+        |change: &str, effect: &str| Remediation { change: change.to_owned(), effect: effect.to_owned(), allows: None };
     match &explained.verdict {
         BudgetVerdict::Allows(_) => Vec::new(),
         BudgetVerdict::Ignored(_) => vec![remediation("fix spec.selector", "it protects its pods again")],
         BudgetVerdict::SelectsNothing => {
-            vec![remediation(
-                "fix spec.selector, or delete it",
-                "until then it protects nothing and blocks nothing",
-            )]
+            vec![remediation("fix spec.selector, or delete it", "until then it protects nothing and blocks nothing")]
         }
         BudgetVerdict::Processing => vec![remediation(
             "check that a disruption controller runs (pod-safety or kube-controller-manager)",
@@ -40,9 +34,7 @@ pub(super) fn list_remediations(explained: &BudgetExplanation<'_>) -> Vec<Remedi
                 allows: None,
             })
             .collect(),
-        BudgetVerdict::Never => {
-            [never_remediations(explained), vec![unhealthy_policy_remediation(explained)]].concat()
-        }
+        BudgetVerdict::Never => [never_remediations(explained), vec![unhealthy_policy_remediation(explained)]].concat(),
         BudgetVerdict::NoneNow => {
             [wait_remediations(explained), vec![unhealthy_policy_remediation(explained)]].concat()
         }
@@ -57,9 +49,7 @@ fn never_remediations(explained: &BudgetExplanation<'_>) -> Vec<Remediation> {
     let mut remediations = Vec::new();
     if let Some(all) = reach.total_if_partial() {
         remediations.push(Remediation {
-            change: format!(
-                "have what sets its labels choose a pod of another node, of the {all} there should be"
-            ),
+            change: format!("have what sets its labels choose a pod of another node, of the {all} there should be"),
             effect: "the pods that it no longer selects can go".to_owned(),
             allows: None,
         });

@@ -48,8 +48,7 @@ impl<'a> RequestedEviction<'a> {
     ) -> Option<Self> {
         let of_eviction = evictions.iter().map(|one| (&one.metadata, &one.spec.target.pod));
         let of_request = requests.iter().map(|one| (&one.metadata, &one.spec.target.pod));
-        let all =
-            || of_eviction.clone().chain(of_request.clone()).filter(|(meta, _)| meta.namespace == namespace);
+        let all = || of_eviction.clone().chain(of_request.clone()).filter(|(meta, _)| meta.namespace == namespace);
         let by_name = all().find(|(meta, _)| meta.name == name);
         let (_, target) = by_name.or_else(|| all().find(|(_, target)| target.name == name))?;
         Self::find_by_uid(&target.uid, requests, evictions, ctx)
@@ -109,9 +108,9 @@ impl<'a> RequestedEviction<'a> {
         let Some(eviction) = self.relevant_eviction() else { return self.judge_unfollowed(ctx) };
         if let Some(done) = eviction.evicted_condition() {
             let message = match &*done.reason {
-                "PodTerminal" => format!(
-                    "pod {pod} is in a terminal phase. That alone does not prove that its processes ended"
-                ),
+                "PodTerminal" => {
+                    format!("pod {pod} is in a terminal phase. That alone does not prove that its processes ended")
+                }
                 _ => format!("pod {pod} is gone"),
             };
             return Judgement::new(Verdict::Free, "Evicted", message);
@@ -130,8 +129,7 @@ impl<'a> RequestedEviction<'a> {
         if let Some(failed) = self.requests.iter().find_map(|one| one.failed_condition()) {
             return self.judge_failed(failed);
         }
-        let Some(oldest) = self.active_requests().filter_map(|one| one.metadata.creation_timestamp).min()
-        else {
+        let Some(oldest) = self.active_requests().filter_map(|one| one.metadata.creation_timestamp).min() else {
             return Judgement::new(Verdict::Free, "Withdrawn", "nobody requests this eviction any more");
         };
         let waits = elapsed(oldest, ctx.wall);
@@ -149,8 +147,7 @@ impl<'a> RequestedEviction<'a> {
         let pod = self.pod;
         match &*failed.reason {
             "CanceledDueToNoRequesters" => {
-                let message =
-                    format!("the requests are withdrawn. Pod {pod} stays, unless it terminates already");
+                let message = format!("the requests are withdrawn. Pod {pod} stays, unless it terminates already");
                 Judgement::new(Verdict::Free, "Withdrawn", message)
             }
             "NoFurtherResponder" if self.active_requests().next().is_some() => {
@@ -160,8 +157,7 @@ impl<'a> RequestedEviction<'a> {
                 Judgement::new(Verdict::Waiting, "NoFurtherResponder", message)
             }
             "NoFurtherResponder" => {
-                let message =
-                    format!("every responder is done, pod {pod} is still there, and nobody requests more");
+                let message = format!("every responder is done, pod {pod} is still there, and nobody requests more");
                 Judgement::new(Verdict::Free, "NoFurtherResponder", message)
             }
             _ => {
@@ -180,9 +176,7 @@ impl<'a> RequestedEviction<'a> {
         ctx: &ExplainContext<'_>,
     ) -> Judgement {
         let (responder, report_text) = (turn.title(), describe_report(report, ctx));
-        if let Some(late) =
-            report.deadline().map(|at| elapsed(at, ctx.wall)).filter(|late| *late > NEXT_WITHIN)
-        {
+        if let Some(late) = report.deadline().map(|at| elapsed(at, ctx.wall)).filter(|late| *late > NEXT_WITHIN) {
             let message = format!(
                 "the turn of {responder} ended {} ago because it is silent, and no controller has begun the next",
                 format_duration(late)
@@ -194,9 +188,7 @@ impl<'a> RequestedEviction<'a> {
             let message = format!("{responder} waits for pod {} to terminate: {}", self.pod, of_pod.message);
             return Judgement::new(of_pod.verdict.max(Verdict::Waiting), "PodTerminating", message);
         }
-        let until = report
-            .deadline()
-            .map(|at| format!(". If it stays silent, {} at {at:.0}", describe_next(eviction)));
+        let until = report.deadline().map(|at| format!(". If it stays silent, {} at {at:.0}", describe_next(eviction)));
         let message = format!("it is the turn of {responder}, {report_text}{}", until.unwrap_or_default());
         if turn.name == IMPERATIVE_EVICTOR && self.is_refused(ctx) {
             return Judgement::new(Verdict::Blocked, "BudgetBlocks", message);
@@ -234,11 +226,7 @@ impl<'a> RequestedEviction<'a> {
         if self.live_pod.is_none() {
             facts.push("no such pod".to_owned());
         }
-        facts.push(if by.is_empty() {
-            "no request".to_owned()
-        } else {
-            format!("requested by {}", by.join(", "))
-        });
+        facts.push(if by.is_empty() { "no request".to_owned() } else { format!("requested by {}", by.join(", ")) });
         facts
     }
 
@@ -267,17 +255,13 @@ impl<'a> RequestedEviction<'a> {
         let mut all = Vec::new();
         for request in &self.requests {
             let requested_at = request.metadata.creation_timestamp;
-            all.extend(
-                requested_at.map(|at| Moment::new(at, "eviction requested", request.spec.requester.clone())),
-            );
+            all.extend(requested_at.map(|at| Moment::new(at, "eviction requested", request.spec.requester.clone())));
         }
         for eviction in &self.evictions {
             for report in &eviction.status.responders {
                 let ResponderStatus { name, start_time, completion_time, message, .. } = report;
                 all.extend(start_time.map(|at| Moment::new(at, format!("turn of {name}"), "")));
-                all.extend(
-                    completion_time.map(|at| Moment::new(at, format!("{name} is done"), message.clone())),
-                );
+                all.extend(completion_time.map(|at| Moment::new(at, format!("{name} is done"), message.clone())));
             }
             for ended in [eviction.failed_condition(), eviction.evicted_condition()].into_iter().flatten() {
                 let at = ended.last_transition_time;
@@ -307,8 +291,7 @@ impl<'a> RequestedEviction<'a> {
     #[must_use]
     pub fn to_answer(&self, ctx: &ExplainContext<'_>) -> Answer {
         let mut answer = Answer::new(self.object(), self.judge(ctx));
-        (answer.facts, answer.items, answer.history) =
-            (self.list_facts(), self.list_items(ctx), self.history());
+        (answer.facts, answer.items, answer.history) = (self.list_facts(), self.list_items(ctx), self.history());
         let goes_on = answer.judgement.verdict != Verdict::Free;
         let worst = self.worst_wait(ctx);
         if goes_on && !worst.is_zero() {
@@ -317,14 +300,10 @@ impl<'a> RequestedEviction<'a> {
                 format_duration(worst)
             ));
         }
-        let active = self
-            .evictions
-            .iter()
-            .filter(|one| one.failed_condition().is_none() && one.evicted_condition().is_none());
+        let active =
+            self.evictions.iter().filter(|one| one.failed_condition().is_none() && one.evicted_condition().is_none());
         if let Some(more) = active.count().checked_sub(2) {
-            answer
-                .notes
-                .push(format!("{} for the same pod: the oldest counts.", pluralize(more + 2, "Eviction")));
+            answer.notes.push(format!("{} for the same pod: the oldest counts.", pluralize(more + 2, "Eviction")));
         }
         if answer.judgement.reason == "NoController" {
             answer.add_next_step("Find out whether a controller of evictions runs", "pod-safety doctor");
@@ -365,10 +344,7 @@ impl<'a> RequestedEviction<'a> {
 /// What happens to an Eviction if the active responder does not report.
 fn describe_next(eviction: &EvictionOfPod) -> String {
     let next = eviction.sorted_responders().into_iter().find(|turn| turn.state == "Inactive");
-    next.map_or_else(
-        || "the Eviction fails".to_owned(),
-        |turn| format!("the turn of {} begins", turn.title()),
-    )
+    next.map_or_else(|| "the Eviction fails".to_owned(), |turn| format!("the turn of {} begins", turn.title()))
 }
 
 /// "since 10:00:00Z, last heartbeat 2m00s ago: moves data".

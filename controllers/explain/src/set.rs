@@ -33,18 +33,12 @@ pub fn explain_set(set: &Value, ctx: &ExplainContext<'_>) -> Answer {
                 "NotRead",
                 "pods could not be listed, so whether it exists is not known.",
             ),
-            None => judge_missing(
-                before.as_deref().filter(|_| ordered),
-                refused.map(|event| event.message.as_str()),
-            ),
+            None => judge_missing(before.as_deref().filter(|_| ordered), refused.map(|event| event.message.as_str())),
         };
         if verdict.verdict != Verdict::Free && before.is_none() {
             before = Some(identity.clone());
         }
-        items.push(Item {
-            object: super::context::object_ref("pod", namespace, &identity),
-            judgement: verdict,
-        });
+        items.push(Item { object: super::context::object_ref("pod", namespace, &identity), judgement: verdict });
     }
     let mut answer = Answer::new(object.clone(), judge(&items, replicas));
     let ready = pods.iter().filter(|pod| pod.ready && pod.deletion.is_none()).count();
@@ -53,7 +47,10 @@ pub fn explain_set(set: &Value, ctx: &ExplainContext<'_>) -> Answer {
         if ordered { "OrderedReady: one at a time" } else { "Parallel: all at once" }.to_owned(),
     ];
     if number("/spec/template/spec/terminationGracePeriodSeconds") == Some(0) {
-        answer.notes.push("terminationGracePeriodSeconds is 0: every deletion of its pods is a force delete. Set it to at least 1.".to_owned());
+        answer.notes.push(
+            "terminationGracePeriodSeconds is 0: every deletion of its pods is a force delete. Set it to at least 1."
+                .to_owned(),
+        );
     }
     answer.history = history::event_moments(&object, ctx);
     answer.history.sort_by_key(|moment| moment.at);
@@ -75,17 +72,11 @@ pub fn explain_set(set: &Value, ctx: &ExplainContext<'_>) -> Answer {
 
 fn judge_missing(before: Option<&str>, refused: Option<&str>) -> Judgement {
     match (before, refused) {
-        (None, Some(why)) => {
-            Judgement::new(Verdict::Blocked, "PodsRefused", format!("it cannot be created: {why}"))
+        (None, Some(why)) => Judgement::new(Verdict::Blocked, "PodsRefused", format!("it cannot be created: {why}")),
+        (Some(before), _) => Judgement::new(Verdict::Waiting, "InOrder", format!("created when {before} is Ready.")),
+        (None, None) => {
+            Judgement::new(Verdict::Waiting, "Missing", "not created yet: the StatefulSet controller creates it.")
         }
-        (Some(before), _) => {
-            Judgement::new(Verdict::Waiting, "InOrder", format!("created when {before} is Ready."))
-        }
-        (None, None) => Judgement::new(
-            Verdict::Waiting,
-            "Missing",
-            "not created yet: the StatefulSet controller creates it.",
-        ),
     }
 }
 
@@ -106,10 +97,8 @@ fn add_webhook_step(answer: &mut Answer, message: &str) {
 
 fn judge(items: &[Item], replicas: i64) -> Judgement {
     let of = |verdict: Verdict| items.iter().filter(move |item| item.judgement.verdict == verdict);
-    let worst = items
-        .iter()
-        .filter(|item| item.judgement.verdict != Verdict::Free)
-        .max_by_key(|item| item.judgement.verdict);
+    let worst =
+        items.iter().filter(|item| item.judgement.verdict != Verdict::Free).max_by_key(|item| item.judgement.verdict);
     let Some(worst) = worst else {
         let message = if replicas == 0 { "it has 0 replicas." } else { "every replica has its pod." };
         return Judgement::new(Verdict::Free, "Complete", message);

@@ -20,12 +20,7 @@ pub(super) fn heartbeat_signals(node: &Node, ctx: &ExplainContext<'_>) -> Vec<Fi
     } else {
         finding("Lease", "Lease", None, "not read")
     };
-    let status = finding(
-        "NodeStatus",
-        "node status",
-        Some(!unreachable),
-        format!("reported {}", seen(node.heartbeat)),
-    );
+    let status = finding("NodeStatus", "node status", Some(!unreachable), format!("reported {}", seen(node.heartbeat)));
     let mut all = vec![lease, status];
     let proved = ctx.view.evidence_for(node, ctx.now).map(|proof| proof.created);
     for device in ctx.view.devices() {
@@ -34,8 +29,8 @@ pub(super) fn heartbeat_signals(node: &Node, ctx: &ExplainContext<'_>) -> Vec<Fi
         };
         let checked: Option<jiff::Timestamp> = target.looked.parse().ok();
         // The power state that an attempt to switch the machine read is newer than the last status check.
-        let verification = last_verification(device, node, ctx)
-            .filter(|(at, _)| checked.is_none_or(|checked| checked < *at));
+        let verification =
+            last_verification(device, node, ctx).filter(|(at, _)| checked.is_none_or(|checked| checked < *at));
         let (checked_at, power, message) = match &verification {
             Some((at, seen)) => (Some(*at), seen.power, &seen.message),
             None => (checked, target.power, &target.message),
@@ -43,9 +38,8 @@ pub(super) fn heartbeat_signals(node: &Node, ctx: &ExplainContext<'_>) -> Vec<Fi
         let on = match power {
             // That the machine was on before does not contradict the evidence.
             Power::On
-                if proved.is_some_and(|proved| {
-                    checked_at.is_none_or(|checked_at| checked_at.as_second() <= proved)
-                }) =>
+                if proved
+                    .is_some_and(|proved| checked_at.is_none_or(|checked_at| checked_at.as_second() <= proved)) =>
             {
                 None
             }

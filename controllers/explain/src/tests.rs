@@ -21,20 +21,11 @@ fn budget_of<'a>(view: &View<'a>, name: &str) -> &'a Budget {
 fn summarize(world: &World, name: &str) -> (String, String, Vec<String>, Vec<String>) {
     let guard = world.read();
     let explained = explain_budget(budget_of(&guard.view(), name), &guard.view(), at(60));
-    let pods = explained
-        .members
-        .iter()
-        .map(|member| format!("{}: {}", member.pod.key.name, member.eviction.describe()));
-    let remediations = explained
-        .remediations
-        .iter()
-        .map(|remediation| format!("{} => {}", remediation.change, remediation.effect));
-    (
-        format!("{:?}", explained.verdict),
-        explained.arithmetic.describe(),
-        pods.collect(),
-        remediations.collect(),
-    )
+    let pods =
+        explained.members.iter().map(|member| format!("{}: {}", member.pod.key.name, member.eviction.describe()));
+    let remediations =
+        explained.remediations.iter().map(|remediation| format!("{} => {}", remediation.change, remediation.effect));
+    (format!("{:?}", explained.verdict), explained.arithmetic.describe(), pods.collect(), remediations.collect())
 }
 
 /// Three ready pods of a StatefulSet of three replicas, and this budget.
@@ -58,12 +49,7 @@ fn expected(verdict: &str, sum: &str) -> (String, String) {
 fn each_budget_has_one_verdict() {
     let cases: [(Value, [i64; 5], &str, &str); 9] = [
         (json!({ "maxUnavailable": 1 }), [2, 3, 2, 3, 1], "Allows(1)", "3 healthy - 2 needed = 1"),
-        (
-            json!({ "maxUnavailable": 1 }),
-            [2, 3, 2, 3, 0],
-            "NoneNow",
-            "3 healthy - 2 needed = 1, of which 0 left",
-        ),
+        (json!({ "maxUnavailable": 1 }), [2, 3, 2, 3, 0], "NoneNow", "3 healthy - 2 needed = 1, of which 0 left"),
         (json!({ "maxUnavailable": 1 }), [2, 2, 2, 3, 0], "NoneNow", "2 healthy - 2 needed = 0"),
         (json!({ "maxUnavailable": 1 }), [2, 1, 2, 3, 0], "NoneNow", "1 healthy of 2 needed"),
         (json!({ "minAvailable": 3 }), [2, 3, 3, 3, 0], "Never", "3 healthy - 3 needed = 0"),
@@ -87,10 +73,7 @@ fn a_missing_pod_does_not_give_the_verdict_never() {
     world.apply(Kind::Budgets, &budget("b", "db", &json!({ "minAvailable": 2 }), [2, 2, 2, 2, 0]), at(0));
     let (verdict, _, _, remediations) = summarize(&world, "b");
     assert_eq!(verdict, "NoneNow");
-    assert_eq!(
-        remediations[0],
-        "wait until the missing pods exist and are Ready => 1 at a time with all healthy"
-    );
+    assert_eq!(remediations[0], "wait until the missing pods exist and are Ready => 1 at a time with all healthy");
 }
 
 #[test]
@@ -159,9 +142,7 @@ fn the_eviction_of_a_pod_of_two_budgets_fails_and_names_both() {
     assert_eq!(pods[0], "db-0: fail (500): PodDisruptionBudgets b and other select it");
     assert_eq!(
         remediations,
-        [
-            "narrow or delete other or this one => the API server evicts pods that one PodDisruptionBudget selects"
-        ]
+        ["narrow or delete other or this one => the API server evicts pods that one PodDisruptionBudget selects"]
     );
 }
 
@@ -180,11 +161,7 @@ fn a_budget_that_failed_to_sync_or_is_invalid_has_its_own_verdict() {
     world.apply(Kind::Budgets, &unreadable, at(2));
     assert!(summarize(&world, "b").0.starts_with("Ignored"), "{:?}", summarize(&world, "b"));
 
-    world.apply(
-        Kind::Budgets,
-        &budget("b", "nobody", &json!({ "maxUnavailable": 1 }), [2, 0, 0, 0, 0]),
-        at(3),
-    );
+    world.apply(Kind::Budgets, &budget("b", "nobody", &json!({ "maxUnavailable": 1 }), [2, 0, 0, 0, 0]), at(3));
     assert_eq!(summarize(&world, "b").0, "SelectsNothing");
 }
 
@@ -252,9 +229,7 @@ fn fleet() -> World {
 fn scales_of(world: &World) -> Vec<String> {
     let guard = world.read();
     let view = guard.view();
-    required_scales(budget_of(&view, "b"), &view, at(60))
-        .map(|(_, of)| format!("{}/{}", of.kind, of.name))
-        .collect()
+    required_scales(budget_of(&view, "b"), &view, at(60)).map(|(_, of)| format!("{}/{}", of.kind, of.name)).collect()
 }
 
 fn notes_of(world: &World) -> Vec<String> {

@@ -20,8 +20,7 @@ pub fn timeline(since: Timestamp, ctx: &ExplainContext<'_>) -> Vec<Moment> {
         let object = pod_ref(pod);
         moments.extend(deletion_moments(pod, ctx).into_iter().map(|moment| moment.about_object(&object)));
         let before = predecessors::find_predecessors(pod, ctx);
-        let requested =
-            before.iter().flat_map(|one| &one.history).filter(|one| one.what == REQUESTED).cloned();
+        let requested = before.iter().flat_map(|one| &one.history).filter(|one| one.what == REQUESTED).cloned();
         let back = predecessors::recovery_moments(pod, before.as_ref(), ctx);
         moments.extend(requested.chain(back).map(|moment| moment.about_object(&object)));
     }
@@ -33,8 +32,7 @@ pub fn timeline(since: Timestamp, ctx: &ExplainContext<'_>) -> Vec<Moment> {
     objects.sort_unstable();
     objects.dedup();
     for object in objects {
-        let moments_of_object =
-            event_moments(object, ctx).into_iter().filter(|one| !one.what.starts_with(HELD));
+        let moments_of_object = event_moments(object, ctx).into_iter().filter(|one| !one.what.starts_with(HELD));
         moments.extend(moments_of_object.map(|moment| moment.about_object(object)));
     }
     moments.retain(|moment| moment.at >= since && moment.at <= ctx.wall);

@@ -36,8 +36,7 @@ impl Volume {
         let volumes = pod.pointer("/spec/volumes").and_then(Value::as_array);
         volumes.into_iter().flatten().any(|one| {
             let own = || format!("{}-{}", str_at(pod, "/metadata/name"), str_at(one, "/name"));
-            str_at(one, "/persistentVolumeClaim/claimName") == name
-                || (!one["ephemeral"].is_null() && own() == name)
+            str_at(one, "/persistentVolumeClaim/claimName") == name || (!one["ephemeral"].is_null() && own() == name)
         })
     }
 
@@ -175,9 +174,7 @@ fn mounting_nodes(volume: &Volume) -> Vec<String> {
 }
 
 fn access_modes(volume: &Volume) -> Vec<String> {
-    let of = |object: &Option<Value>| {
-        object.as_ref().and_then(|one| one["spec"]["accessModes"].as_array().cloned())
-    };
+    let of = |object: &Option<Value>| object.as_ref().and_then(|one| one["spec"]["accessModes"].as_array().cloned());
     let modes = of(&volume.volume).or_else(|| of(&volume.claim)).unwrap_or_default();
     modes.iter().filter_map(Value::as_str).map(str::to_owned).collect()
 }
@@ -202,9 +199,8 @@ pub fn explain_volume(volume: &Volume, ctx: &ExplainContext<'_>) -> Answer {
 
 /// The name of its claim, because that is what operators know; without a claim its own name.
 fn display_name(volume: &Volume) -> String {
-    let by = |kind: &str, one: &Value| {
-        object_ref(kind, str_at(one, "/metadata/namespace"), str_at(one, "/metadata/name"))
-    };
+    let by =
+        |kind: &str, one: &Value| object_ref(kind, str_at(one, "/metadata/namespace"), str_at(one, "/metadata/name"));
     match (&volume.claim, &volume.volume) {
         (Some(claim), _) => by("persistentvolumeclaim", claim),
         (None, Some(volume)) => by("persistentvolume", volume),
@@ -216,11 +212,7 @@ fn describe(volume: &Volume, facts: &Facts<'_>) -> Vec<String> {
     let mut all = Vec::new();
     if let Some(claim) = &volume.claim {
         let bound = str_at(claim, "/spec/volumeName");
-        all.push(if bound.is_empty() {
-            "not bound".to_owned()
-        } else {
-            format!("bound to persistentvolume/{bound}")
-        });
+        all.push(if bound.is_empty() { "not bound".to_owned() } else { format!("bound to persistentvolume/{bound}") });
     }
     all.push(facts.modes.join(", "));
     if let Some(volume) = &volume.volume {
@@ -228,9 +220,7 @@ fn describe(volume: &Volume, facts: &Facts<'_>) -> Vec<String> {
         all.push(str_at(volume, "/spec/csi/driver").to_owned());
     }
     match volume.owner() {
-        Some(LeaseHolder::By(holder)) => {
-            all.push(format!("owned by node {} (boot {})", holder.node, holder.boot_id))
-        }
+        Some(LeaseHolder::By(holder)) => all.push(format!("owned by node {} (boot {})", holder.node, holder.boot_id)),
         Some(LeaseHolder::Free) => all.push("no owner".to_owned()),
         Some(LeaseHolder::Unreadable(_)) | None => {}
     }
@@ -260,9 +250,8 @@ fn judge(volume: &Volume, facts: &Facts<'_>, ctx: &ExplainContext<'_>) -> Judgem
     }
     let holders = facts.holders();
     if let ([one, other, ..], true) = (holders.as_slice(), facts.is_exclusive()) {
-        let message = format!(
-            "{one} and {other} hold it at once, although only one node at a time may. Both may write to it."
-        );
+        let message =
+            format!("{one} and {other} hold it at once, although only one node at a time may. Both may write to it.");
         return Judgement::new(Verdict::Blocked, "HeldTwice", message);
     }
     if let (Some((pod, holder)), true) = (facts.waiting_pod(), facts.is_exclusive()) {
@@ -289,11 +278,8 @@ fn judge(volume: &Volume, facts: &Facts<'_>, ctx: &ExplainContext<'_>) -> Judgem
 }
 
 fn judge_unbound(claim: &Value, ctx: &ExplainContext<'_>) -> Judgement {
-    let object = object_ref(
-        "persistentvolumeclaim",
-        str_at(claim, "/metadata/namespace"),
-        str_at(claim, "/metadata/name"),
-    );
+    let object =
+        object_ref("persistentvolumeclaim", str_at(claim, "/metadata/namespace"), str_at(claim, "/metadata/name"));
     if str_at(claim, "/status/phase") == "Lost" {
         let message = format!(
             "the PersistentVolume {} that it was bound to does not exist any more: its data may be lost.",
@@ -311,20 +297,13 @@ fn judge_single_pod(facts: &Facts<'_>) -> Option<Judgement> {
     let one_pod = facts.modes.iter().any(|mode| mode == "ReadWriteOncePod");
     let pending = facts.users.iter().find(|pod| pod.phase == Phase::Pending && pod.node.is_none())?;
     let other = facts.users.iter().find(|pod| pod.uid() != pending.uid()).filter(|_| one_pod)?;
-    let message = format!(
-        "one pod at a time may use it (ReadWriteOncePod): {} does, and {} waits.",
-        other.key, pending.key
-    );
+    let message =
+        format!("one pod at a time may use it (ReadWriteOncePod): {} does, and {} waits.", other.key, pending.key);
     Some(Judgement::new(Verdict::Blocked, "OnePodOnly", message))
 }
 
 /// A node holds it; `waiting` is the pod that starts on another node and needs it.
-fn judge_held_elsewhere(
-    waiting: Option<&Pod>,
-    holder: &str,
-    facts: &Facts<'_>,
-    ctx: &ExplainContext<'_>,
-) -> Judgement {
+fn judge_held_elsewhere(waiting: Option<&Pod>, holder: &str, facts: &Facts<'_>, ctx: &ExplainContext<'_>) -> Judgement {
     let waits = waiting.map_or(String::new(), |pod| format!(" Pod {} waits for it.", pod.key));
     let attachment = facts.held.iter().find(|one| one.node == holder).copied();
     if let Some(why) = attachment.and_then(|one| one.hold.as_ref()) {
@@ -410,8 +389,7 @@ fn add_notes(answer: &mut Answer, volume: &Volume, facts: &Facts<'_>, ctx: &Expl
     let finalizers = volume.claim.as_ref().filter(|claim| !claim["metadata"]["deletionTimestamp"].is_null());
     if finalizers.is_some() {
         answer.notes.push(
-            "The claim is being deleted. It stays until no pod uses it (kubernetes.io/pvc-protection)."
-                .to_owned(),
+            "The claim is being deleted. It stays until no pod uses it (kubernetes.io/pvc-protection).".to_owned(),
         );
     }
 }
@@ -427,8 +405,8 @@ fn add_next_steps(answer: &mut Answer, volume: &Volume, facts: &Facts<'_>) {
             }
         }
         "Unbound" | "ClaimLost" => {
-            let (namespace, name) = claim
-                .map_or(("", ""), |one| (str_at(one, "/metadata/namespace"), str_at(one, "/metadata/name")));
+            let (namespace, name) =
+                claim.map_or(("", ""), |one| (str_at(one, "/metadata/namespace"), str_at(one, "/metadata/name")));
             answer.add_next_step(
                 "See all Events of this claim",
                 format!("kubectl events -n {namespace} --for pvc/{name}"),

@@ -35,11 +35,7 @@ fn deadline(incident: &Incident<'_>, policy: &FencePolicyObject) -> Mono {
 
 /// Holds until the budgets can spare the pods, or until the deadline. After a restart the whole time is waited for
 /// again.
-pub(super) fn check_collateral(
-    node: &Node,
-    policy: &FencePolicyObject,
-    incident: &Incident<'_>,
-) -> Option<Hold> {
+pub(super) fn check_collateral(node: &Node, policy: &FencePolicyObject, incident: &Incident<'_>) -> Option<Hold> {
     let left = deadline(incident, policy).since(incident.now);
     if left.is_zero() {
         return None;

@@ -36,10 +36,7 @@ struct SignOfLife {
 pub(super) const GATE: &str = "SignOfLife";
 
 /// What to do about signs of life; `None`: there are none.
-pub(super) fn check_sign_of_life(
-    incident: &Incident<'_>,
-    evidence: &FenceEvidenceObject,
-) -> Option<Decision> {
+pub(super) fn check_sign_of_life(incident: &Incident<'_>, evidence: &FenceEvidenceObject) -> Option<Decision> {
     let is_recorded = incident.status().gates.iter().any(|gate| gate.name == GATE && gate.holds);
     let Some(sign) = find_sign_of_life(incident, evidence) else {
         return is_recorded.then(|| {
@@ -59,8 +56,7 @@ pub(super) fn check_sign_of_life(
         return Some(decision.and_requeue_at(due));
     }
     let gate = Gate { name: GATE.to_owned(), holds: true, message: message.clone() };
-    let status =
-        NodeFenceStatus { gates: vec![gate], ..incident.status_with(incident.status().phase, message) };
+    let status = NodeFenceStatus { gates: vec![gate], ..incident.status_with(incident.status().phase, message) };
     decision.intents = incident.step(Step::Write, status).intents;
     Some(decision)
 }
@@ -69,9 +65,7 @@ fn find_sign_of_life(incident: &Incident<'_>, evidence: &FenceEvidenceObject) ->
     let sign = |words| Some(SignOfLife { message: words, grace: REBOOT_GRACE });
     let reported = |node: &Node| node.readiness == Readiness::Ready && node.last_report > evidence.first_seen;
     match incident.node_match {
-        NodeMatch::SameIncarnation(node) if reported(node) => {
-            sign("it reports that it is Ready, and no new boot")
-        }
+        NodeMatch::SameIncarnation(node) if reported(node) => sign("it reports that it is Ready, and no new boot"),
         NodeMatch::SameBoot => sign("its Node was recreated with the same boot ID"),
         _ if lease_renewed(incident, evidence) => {
             // Where the API server accepts renewals of its Lease but not its status, a kubelet that booted cannot
@@ -79,10 +73,9 @@ fn find_sign_of_life(incident: &Incident<'_>, evidence: &FenceEvidenceObject) ->
             let patience = if was_powered_on(incident) { MAX_BOOT_TIME } else { REBOOT_GRACE };
             Some(SignOfLife { message: "its Lease was renewed", grace: patience })
         }
-        NodeMatch::SameIncarnation(_)
-        | NodeMatch::Gone
-        | NodeMatch::UnknownBoot(_)
-        | NodeMatch::NewIncarnation(_) => None,
+        NodeMatch::SameIncarnation(_) | NodeMatch::Gone | NodeMatch::UnknownBoot(_) | NodeMatch::NewIncarnation(_) => {
+            None
+        }
     }
 }
 

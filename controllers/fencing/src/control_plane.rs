@@ -44,11 +44,7 @@ fn is_member(pod: &Pod) -> bool {
 }
 
 /// The remaining nodes of the control plane; `None`: the node is not one of them.
-pub(super) fn remaining_nodes(
-    node: &Node,
-    policy: &FencePolicyObject,
-    incident: &Incident<'_>,
-) -> Option<Remaining> {
+pub(super) fn remaining_nodes(node: &Node, policy: &FencePolicyObject, incident: &Incident<'_>) -> Option<Remaining> {
     if !is_of_control_plane(node) {
         return None;
     }
@@ -62,11 +58,7 @@ pub(super) fn remaining_nodes(
 }
 
 /// The remaining members of etcd; `None`: none runs on the node.
-pub(super) fn remaining_members(
-    node: &Node,
-    policy: &FencePolicyObject,
-    incident: &Incident<'_>,
-) -> Option<Remaining> {
+pub(super) fn remaining_members(node: &Node, policy: &FencePolicyObject, incident: &Incident<'_>) -> Option<Remaining> {
     let view = &incident.view;
     view.pods_on(&node.name).find(|pod| is_member(pod))?;
     let mut remaining = Remaining { healthy: 0, total: 0 };
@@ -82,11 +74,7 @@ pub(super) fn remaining_members(
 }
 
 /// Of a deleted Node it is unknown whether it was in the control plane: it was taken out of the cluster deliberately.
-pub(super) fn check_control_plane(
-    node: &Node,
-    policy: &FencePolicyObject,
-    incident: &Incident<'_>,
-) -> Option<Hold> {
+pub(super) fn check_control_plane(node: &Node, policy: &FencePolicyObject, incident: &Incident<'_>) -> Option<Hold> {
     let remaining = remaining_nodes(node, policy, incident)?;
     let name = || Arc::clone(&node.name);
     match policy.spec.brakes.control_plane {

@@ -110,9 +110,8 @@ fn decide_node(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config) -> 
     let counts = |fence: &&NodeFenceObject| config.include_dry_runs || !is_dry_run_incident(fence);
     let open = fences.iter().copied().filter(|fence| !fence.status.phase.is_over() && !fence.deleting);
     for fence in open.filter(counts) {
-        let same = |other: &&Incident<'_>| {
-            other.fence.spec.node == fence.spec.node && !is_dry_run_incident(other.fence)
-        };
+        let same =
+            |other: &&Incident<'_>| other.fence.spec.node == fence.spec.node && !is_dry_run_incident(other.fence);
         match live.iter().find(same).filter(|_| !is_dry_run_incident(fence)) {
             Some(first) => {
                 let (fence, first) = (Arc::clone(&fence.name), Arc::clone(&first.fence.name));
@@ -124,8 +123,7 @@ fn decide_node(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config) -> 
     }
     // An action begun for one incarnation may take effect on the next one: off after on, or on after off.
     let wait_for_other = |except: Option<&Incident<'_>>| {
-        let mut others =
-            live.iter().filter(|live| except.is_none_or(|except| except.fence.uid != live.fence.uid));
+        let mut others = live.iter().filter(|live| except.is_none_or(|except| except.fence.uid != live.fence.uid));
         others.find_map(Incident::wait_for_attempt)
     };
     for incident in &live {
@@ -134,13 +132,9 @@ fn decide_node(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config) -> 
     if let Some(node) = node
         && !live.iter().any(|incident| is_about(incident.fence, node) && !is_dry_run_incident(incident.fence))
     {
-        let finished =
-            fences.iter().copied().find(|fence| is_about(fence, node) && !is_dry_run_incident(fence));
+        let finished = fences.iter().copied().find(|fence| is_about(fence, node) && !is_dry_run_incident(fence));
         let detected = detect(node, finished, view, now, config);
-        merge(
-            &mut decision,
-            wait_for_other(None).filter(|_| !detected.intents.is_empty()).unwrap_or(detected),
-        );
+        merge(&mut decision, wait_for_other(None).filter(|_| !detected.intents.is_empty()).unwrap_or(detected));
     }
     if let Some(node) = node {
         merge(&mut decision, taint::check_stale_taint(node, view, now));

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::holds::{Decision, Hold};
 use pod_safety_shared::api::{
-    FencePolicySpec, FenceTrigger, Incarnation, NodeFenceSpec, Phase, PolicyMode, Trigger, TriggerCondition,
-    Unhealthy, When,
+    FencePolicySpec, FenceTrigger, Incarnation, NodeFenceSpec, Phase, PolicyMode, Trigger, TriggerCondition, Unhealthy,
+    When,
 };
 use pod_safety_shared::authority::{FinishedObject, Intent, Step, Update};
 use pod_safety_shared::cache::{Lookup, View};
@@ -174,11 +174,7 @@ fn delete_to_replace(fence: &NodeFenceObject) -> Decision {
 }
 
 /// Opens an incident for this incarnation of a node.
-pub(super) fn open_incident(
-    incarnation: Incarnation,
-    policy: &FencePolicyObject,
-    trigger: FenceTrigger,
-) -> Decision {
+pub(super) fn open_incident(incarnation: Incarnation, policy: &FencePolicyObject, trigger: FenceTrigger) -> Decision {
     let node: Arc<str> = incarnation.name.as_str().into();
     let spec = NodeFenceSpec {
         node: incarnation,

@@ -49,8 +49,7 @@ pub(super) const fn has_begun(incident: &Incident<'_>) -> bool {
 /// The gate: holds while the node drains.
 pub(super) fn check_drain(incident: &Incident<'_>, policy: &FencePolicyObject) -> Option<Hold> {
     let whole = Duration::from_secs(policy.spec.unhealthy.drain_seconds.into());
-    let is_soft =
-        incident.fence.spec.trigger.kind == Trigger::Unhealthy && !is_dry_run(incident.fence, policy);
+    let is_soft = incident.fence.spec.trigger.kind == Trigger::Unhealthy && !is_dry_run(incident.fence, policy);
     // A kubelet that reports that it is not ready, or does not report, terminates no pods.
     let node = incident.node().filter(|node| is_soft && node.readiness == Readiness::Ready)?;
     let drain = incident.status().drain.as_ref();
@@ -68,9 +67,7 @@ pub(super) fn check_drain(incident: &Incident<'_>, policy: &FencePolicyObject) -
 /// Whether these closed gates allow fencing to begin: none is closed, or only the drain and the gates about the pods
 /// that it evicts.
 pub(super) fn may_begin(closed: &[Hold]) -> bool {
-    let soft = |hold: &Hold| {
-        matches!(hold, Hold::Drain { .. } | Hold::Collateral { .. } | Hold::BudgetsUnread { .. })
-    };
+    let soft = |hold: &Hold| matches!(hold, Hold::Drain { .. } | Hold::Collateral { .. } | Hold::BudgetsUnread { .. });
     closed.is_empty() || (closed.iter().any(is_drain) && closed.iter().all(soft))
 }
 

@@ -59,18 +59,12 @@ pub(super) enum Purpose {
 }
 
 /// The gates that are closed.
-pub(super) fn closed_gates(
-    incident: &Incident<'_>,
-    policy: &FencePolicyObject,
-    purpose: Purpose,
-) -> Vec<Hold> {
+pub(super) fn closed_gates(incident: &Incident<'_>, policy: &FencePolicyObject, purpose: Purpose) -> Vec<Hold> {
     let mut closed = own_gates(incident, policy, check_large_outage(incident, policy));
     match purpose {
         Purpose::Begin => {
-            let others = [
-                check_concurrency(incident, policy, drain::may_begin(&closed)),
-                check_cooldown(incident, policy),
-            ];
+            let others =
+                [check_concurrency(incident, policy, drain::may_begin(&closed)), check_cooldown(incident, policy)];
             closed.extend(others.into_iter().flatten());
         }
         // Collateral damage was checked before the first attempt, and its time is counted from the beginning. While
@@ -167,11 +161,7 @@ fn check_large_outage(incident: &Incident<'_>, policy: &FencePolicyObject) -> Op
 }
 
 /// How many nodes of its zone are not Ready or count as lost, and of how many.
-fn count_not_ready_in_zone(
-    node: &Node,
-    policy: &FencePolicyObject,
-    incident: &Incident<'_>,
-) -> (usize, usize) {
+fn count_not_ready_in_zone(node: &Node, policy: &FencePolicyObject, incident: &Incident<'_>) -> (usize, usize) {
     let count = incident.view.zone(&node.zone);
     let (not_ready, of) = (count.not_ready, count.counted());
     if incident.fence.spec.trigger.kind != Trigger::Unhealthy {
@@ -205,10 +195,7 @@ fn others<'a>(incident: &Incident<'a>) -> impl Iterator<Item = &'a NodeFenceObje
 
 /// The order of fencing: higher priority first, then lost nodes before unhealthy nodes that report, then the older
 /// incident, then by name.
-fn fencing_order(
-    fence: &NodeFenceObject,
-    policy: &FencePolicyObject,
-) -> (Reverse<i32>, bool, Mono, Arc<str>) {
+fn fencing_order(fence: &NodeFenceObject, policy: &FencePolicyObject) -> (Reverse<i32>, bool, Mono, Arc<str>) {
     let reports = fence.spec.trigger.kind == Trigger::Unhealthy;
     (Reverse(policy.spec.priority), reports, fence.first_seen, Arc::clone(&fence.name))
 }
@@ -217,13 +204,9 @@ fn fencing_order(
 /// begun. A lost node does not wait for it.
 fn count_being_fenced(incident: &Incident<'_>) -> usize {
     let soft = incident.fence.spec.trigger.kind == Trigger::Unhealthy && !drain::has_begun(incident);
-    let drains = |other: &NodeFenceObject| {
-        soft && other.status.phase == Phase::Pending && other.status.drain.is_some()
-    };
+    let drains = |other: &NodeFenceObject| soft && other.status.phase == Phase::Pending && other.status.drain.is_some();
     let mut lost = LostByPolicy::new();
-    others(incident)
-        .filter(|other| occupies_slot(other, incident, &mut lost, |_| true) || drains(other))
-        .count()
+    others(incident).filter(|other| occupies_slot(other, incident, &mut lost, |_| true) || drains(other)).count()
 }
 
 /// Whether an incident occupies one of `maxConcurrent` places: an attempt is in flight, or no gate holds its next one
@@ -320,11 +303,7 @@ fn check_cooldown(incident: &Incident<'_>, policy: &FencePolicyObject) -> Option
 }
 
 /// All gates for a status: the closed ones, and the open ones with their numbers.
-pub(super) fn gate_records(
-    incident: &Incident<'_>,
-    policy: &FencePolicyObject,
-    closed: &[Hold],
-) -> Vec<Gate> {
+pub(super) fn gate_records(incident: &Incident<'_>, policy: &FencePolicyObject, closed: &[Hold]) -> Vec<Gate> {
     let to_gate = |name: &&str| {
         let hold = closed.iter().find(|hold| *hold.reason() == **name);
         let message = hold.map_or_else(|| describe_open_gate(name, incident, policy), ToString::to_string);
@@ -376,8 +355,7 @@ fn describe_open_gate(gate: &str, incident: &Incident<'_>, policy: &FencePolicyO
 
 /// Whether other gates are closed than the status shows, or it shows none.
 pub(super) fn have_changed(recorded: &[Gate], closed: &[Hold]) -> bool {
-    let before: BTreeSet<&str> =
-        recorded.iter().filter(|gate| gate.holds).map(|gate| gate.name.as_str()).collect();
+    let before: BTreeSet<&str> = recorded.iter().filter(|gate| gate.holds).map(|gate| gate.name.as_str()).collect();
     let after: BTreeSet<&str> = closed.iter().map(HoldReason::reason).collect();
     recorded.is_empty() || before != after
 }

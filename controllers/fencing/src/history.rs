@@ -37,13 +37,7 @@ pub(super) fn prune_history(
     let past = |incarnation: &Incarnation| !is_current(incarnation, node);
     let mut forget = |kind: Kind, object: &Arc<str>, uid, rv| {
         let (node, name) = (Arc::clone(name), Arc::clone(object));
-        decision.intents.push(Intent::Update(Update::DeleteFinished(FinishedObject {
-            kind,
-            node,
-            name,
-            uid,
-            rv,
-        })));
+        decision.intents.push(Intent::Update(Update::DeleteFinished(FinishedObject { kind, node, name, uid, rv })));
     };
     let is_expired = |fence: &NodeFenceObject| {
         fence.status.phase.is_over()

@@ -53,9 +53,7 @@ pub enum Hold {
         why: String,
     },
     /// The node would be fenced, but the mode is observe.
-    #[error(
-        "node {node} is lost: {why}. It would be fenced by the FencePolicy {policy}, but the mode is observe"
-    )]
+    #[error("node {node} is lost: {why}. It would be fenced by the FencePolicy {policy}, but the mode is observe")]
     WouldFence {
         /// The node's name.
         node: Arc<str>,
@@ -77,9 +75,7 @@ pub enum Hold {
         phase: &'static str,
     },
     /// Two incidents of one incarnation.
-    #[error(
-        "the NodeFence {fence} is about the same boot of node {node} as {first}, which counts. Delete one"
-    )]
+    #[error("the NodeFence {fence} is about the same boot of node {node} as {first}, which counts. Delete one")]
     DuplicateFence {
         /// The node's name.
         node: Arc<str>,

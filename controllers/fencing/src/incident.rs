@@ -48,8 +48,7 @@ pub(super) enum NodeMatch<'a> {
 /// Whether the node is Ready, and its kubelet reported recently.
 pub(super) fn is_reporting(node: &Node, view: &View<'_>, now: Mono, measures: &Unhealthy) -> bool {
     let unreachable_for = now.since(view.last_report(node));
-    node.readiness == Readiness::Ready
-        && unreachable_for < Duration::from_secs(measures.silent_seconds.into())
+    node.readiness == Readiness::Ready && unreachable_for < Duration::from_secs(measures.silent_seconds.into())
 }
 
 /// Whether the node reports, and shows nothing that the policy calls unhealthy. The quorum of the control plane
@@ -61,11 +60,7 @@ pub(super) fn is_healthy(node: &Node, policy: &FencePolicyObject, view: &View<'_
 /// An object that cannot be decoded may be the policy that pauses fencing, or an incident that is in flight.
 pub(super) fn check_readable(view: &View<'_>, kinds: &[Kind]) -> Option<Hold> {
     let count = |kind: &Kind| (*kind, view.count(*kind).1);
-    kinds
-        .iter()
-        .map(count)
-        .find(|(_, count)| *count > 0)
-        .map(|(kind, count)| Hold::FencingUnreadable { kind, count })
+    kinds.iter().map(count).find(|(_, count)| *count > 0).map(|(kind, count)| Hold::FencingUnreadable { kind, count })
 }
 
 /// One incident as observed now.
@@ -127,11 +122,7 @@ impl<'a> Incident<'a> {
             None => NodeMatch::Gone,
             Some(node) => {
                 let boot_id = node.boot();
-                match (
-                    node.uid.to_string() == spec.uid,
-                    boot_id.is_known_same(spec.boot()),
-                    boot_id.is_unknown(),
-                ) {
+                match (node.uid.to_string() == spec.uid, boot_id.is_known_same(spec.boot()), boot_id.is_unknown()) {
                     (_, _, true) => NodeMatch::UnknownBoot(node),
                     (true, true, false) => NodeMatch::SameIncarnation(node),
                     (false, true, false) => NodeMatch::SameBoot,
@@ -155,10 +146,7 @@ impl<'a> Incident<'a> {
     pub(super) const fn node(&self) -> Option<&'a Node> {
         match self.node_match {
             NodeMatch::SameIncarnation(node) => Some(node),
-            NodeMatch::Gone
-            | NodeMatch::UnknownBoot(_)
-            | NodeMatch::SameBoot
-            | NodeMatch::NewIncarnation(_) => None,
+            NodeMatch::Gone | NodeMatch::UnknownBoot(_) | NodeMatch::SameBoot | NodeMatch::NewIncarnation(_) => None,
         }
     }
 
@@ -168,10 +156,9 @@ impl<'a> Incident<'a> {
         let measures = self.policy().map(|policy| policy.spec.unhealthy.clone()).unwrap_or_default();
         let trigger = &self.fence.spec.trigger;
         let (well, message) = match trigger.kind {
-            Trigger::Detected => (
-                is_reporting(node, &self.view, self.now, &measures),
-                "the node reports again, with the same boot",
-            ),
+            Trigger::Detected => {
+                (is_reporting(node, &self.view, self.now, &measures), "the node reports again, with the same boot")
+            }
             // If the node does not report by now, it is fenced as lost, in an incident of its own.
             Trigger::Unhealthy => (
                 !is_still_unhealthy(node, trigger.condition.as_ref(), self.now, &measures),
@@ -213,8 +200,7 @@ impl<'a> Incident<'a> {
     /// Adopts evidence that the status does not name: from another source, or our own. While the node is Ready, the
     /// incident waits.
     pub(super) fn adopt_evidence(&self) -> Option<Decision> {
-        let proof =
-            self.valid_evidence().filter(|proof| self.status().evidence.as_deref() != Some(&*proof.name))?;
+        let proof = self.valid_evidence().filter(|proof| self.status().evidence.as_deref() != Some(&*proof.name))?;
         if self.node().is_some_and(|node| node.readiness == Readiness::Ready) {
             return Some(self.hold_and_recheck(Hold::NodeStillReady { node: Arc::clone(&self.name) }));
         }
@@ -306,8 +292,7 @@ impl<'a> Incident<'a> {
     pub(super) fn is_storage_fenced_by(&self, attempt: &Attempt) -> bool {
         let name = self.evidence_name_for_storage(attempt);
         let mut proofs = self.view.fence_evidence_of(&self.name);
-        attempt.has_fenced_storage()
-            && !proofs.any(|proof| *proof.name == *name && proof.status.invalidated.is_some())
+        attempt.has_fenced_storage() && !proofs.any(|proof| *proof.name == *name && proof.status.invalidated.is_some())
     }
 
     /// What keeps the storage fenced: the node is not Ready, or a pod there is being deleted or uses a volume that

@@ -76,10 +76,8 @@ pub(super) fn check_level(
     let storage = |named: &DeviceRef| driver(named, &incident.view) == Some(DeviceDriver::NetworkFence);
     if level.devices.iter().all(storage) {
         if !incident.config.guards_volumes {
-            return Err(
-                "it fences storage only: add a device that switches the machine off, or run the volume guard"
-                    .to_owned(),
-            );
+            return Err("it fences storage only: add a device that switches the machine off, or run the volume guard"
+                .to_owned());
         }
         if let Some(proof) = storage_evidence(level, incident) {
             return Err(format!("its storage is fenced ({proof}), but its processes may still run"));
@@ -87,17 +85,16 @@ pub(super) fn check_level(
     }
     let external = |named: &&DeviceRef| driver(named, &incident.view) == Some(DeviceDriver::External);
     match level.devices.iter().find(external) {
-        Some(named) if policy.spec.minimum_evidence > FenceEvidenceKind::Remediated.grade() => Err(format!(
-            "device {named} relies on another remediator, and the policy's minimumEvidence is Verified"
-        )),
+        Some(named) if policy.spec.minimum_evidence > FenceEvidenceKind::Remediated.grade() => {
+            Err(format!("device {named} relies on another remediator, and the policy's minimumEvidence is Verified"))
+        }
         Some(_) | None => Ok(within),
     }
 }
 
 /// The evidence that only the storage of this level is fenced, if there is any.
 fn storage_evidence<'a>(level: &Level, incident: &Incident<'a>) -> Option<&'a str> {
-    let is_this_level =
-        |attempt: &&Attempt| attempt.devices == level.devices && incident.is_storage_fenced_by(attempt);
+    let is_this_level = |attempt: &&Attempt| attempt.devices == level.devices && incident.is_storage_fenced_by(attempt);
     incident.status().attempts.iter().rev().find(is_this_level)?.evidence.as_deref()
 }
 
@@ -123,23 +120,14 @@ pub(super) fn devices_that_switch_on(devices: &[DeviceRef], view: &View<'_>) -> 
             | DeviceDriver::WatchdogLease
             | DeviceDriver::Manual,
         ) => false,
-        Some(
-            DeviceDriver::Agent
-            | DeviceDriver::Redfish
-            | DeviceDriver::BareMetalHost
-            | DeviceDriver::External,
-        )
+        Some(DeviceDriver::Agent | DeviceDriver::Redfish | DeviceDriver::BareMetalHost | DeviceDriver::External)
         | None => true,
     };
     devices.iter().filter(can).cloned().collect()
 }
 
 /// The first level from this one on that can be used.
-pub(super) fn first_usable(
-    policy: &FencePolicyObject,
-    from: usize,
-    incident: &Incident<'_>,
-) -> Option<usize> {
+pub(super) fn first_usable(policy: &FencePolicyObject, from: usize, incident: &Incident<'_>) -> Option<usize> {
     let can = |level: &Level| check_level(level, policy, incident).is_ok();
     (from..).zip(policy.spec.levels.iter().skip(from)).find(|(_, level)| can(level)).map(|(index, _)| index)
 }
@@ -215,8 +203,7 @@ pub(super) fn next_level(policy: &FencePolicyObject, incident: &Incident<'_>) ->
 /// those of this one, so they are counted in whole rounds; at the maximum of attempts that are kept, each counts as
 /// the last.
 fn is_exhausted(level: &Level, status: &NodeFenceStatus) -> bool {
-    let is_off_attempt =
-        |attempt: &&Attempt| attempt.act == DesiredPower::Off && attempt.level == status.level;
+    let is_off_attempt = |attempt: &&Attempt| attempt.act == DesiredPower::Off && attempt.level == status.level;
     let tried = status.attempts.iter().rev().take_while(is_off_attempt).count();
     let limit = usize::try_from(level.attempts.max(1)).unwrap_or(usize::MAX);
     tried >= Attempt::MAX_ATTEMPTS || (tried > 0 && tried.is_multiple_of(limit))
@@ -225,11 +212,8 @@ fn is_exhausted(level: &Level, status: &NodeFenceStatus) -> bool {
 /// The last problem of each level.
 fn describe_failures(policy: &FencePolicyObject, status: &NodeFenceStatus) -> String {
     let describe_level = |(index, level): (u32, &Level)| {
-        let last = status
-            .attempts
-            .iter()
-            .rev()
-            .find(|attempt| attempt.act == DesiredPower::Off && attempt.level == index);
+        let last =
+            status.attempts.iter().rev().find(|attempt| attempt.act == DesiredPower::Off && attempt.level == index);
         format!("level {}: {}", level.name, last.map_or_else(|| "not tried".to_owned(), describe_failure))
     };
     (0..).zip(&policy.spec.levels).map(describe_level).collect::<Vec<_>>().join("; ")
@@ -239,9 +223,7 @@ fn describe_failures(policy: &FencePolicyObject, status: &NodeFenceStatus) -> St
 pub(super) fn describe_failure(attempt: &Attempt) -> String {
     let seen = attempt.verified.as_ref().map(|verified| (&*verified.message, verified.power));
     let message = match seen {
-        Some(_) if attempt.has_fenced_storage() => {
-            "its storage is fenced, but its processes may still run".to_owned()
-        }
+        Some(_) if attempt.has_fenced_storage() => "its storage is fenced, but its processes may still run".to_owned(),
         Some(("", power)) => format!("power is {power}"),
         Some((message, _)) => message.to_owned(),
         None => attempt.outcome.clone().unwrap_or_else(|| "there was no answer".to_owned()),

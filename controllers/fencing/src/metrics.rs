@@ -78,8 +78,7 @@ impl FencingMetrics {
     /// Refreshes the numbers of incidents by phase and of devices by state; drops incidents that were deleted.
     pub(super) fn refresh(&self, view: &View<'_>) {
         self.count_phases(view);
-        let existing: BTreeSet<&str> =
-            view.node_fences().map(|fence| fence.spec.node.name.as_str()).collect();
+        let existing: BTreeSet<&str> = view.node_fences().map(|fence| fence.spec.node.name.as_str()).collect();
         self.phases.lock().retain(|node, _| existing.contains(&**node));
         self.refresh_devices(view);
     }
@@ -98,11 +97,8 @@ impl FencingMetrics {
         let now_seen: BTreeMap<Uid, Phase> =
             view.node_fences_of(node).map(|fence| (fence.uid.clone(), fence.status.phase)).collect();
         let mut seen = self.phases.lock();
-        let before_seen = if now_seen.is_empty() {
-            seen.remove(node)
-        } else {
-            seen.insert(node.to_owned(), now_seen.clone())
-        };
+        let before_seen =
+            if now_seen.is_empty() { seen.remove(node) } else { seen.insert(node.to_owned(), now_seen.clone()) };
         drop(seen);
         let before_seen = before_seen.unwrap_or_default();
         // A deleted incident is a change, too.

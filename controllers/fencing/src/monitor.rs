@@ -38,9 +38,8 @@ fn regular_check(device: &FenceDeviceObject, view: &View<'_>, now: Mono) -> Deci
     // would follow.
     let is_noop = !is_new && full.nodes.is_empty() && device.status.targets.is_empty();
     // A device that a person operates has no targets.
-    let is_first = device.status.targets.is_empty()
-        && !full.nodes.is_empty()
-        && device.spec.driver != DeviceDriver::Manual;
+    let is_first =
+        device.status.targets.is_empty() && !full.nodes.is_empty() && device.spec.driver != DeviceDriver::Manual;
     let is_due = is_new || (!every.is_zero() && !is_noop && (is_first || next <= now));
     let request = match test {
         _ if is_due => full,
@@ -59,14 +58,11 @@ fn monitor_decision(request: MonitorRequest) -> Decision {
 }
 
 /// A status check of the device for its nodes that are selected.
-fn status_check(
-    device: &FenceDeviceObject,
-    view: &View<'_>,
-    is_selected: impl Fn(&Node) -> bool,
-) -> MonitorRequest {
-    let chosen = view.nodes().filter(|node| is_selected(node)).filter(|node| {
-        node.details.as_ref().is_some_and(|details| device.spec.node_selector.matches(&details.labels))
-    });
+fn status_check(device: &FenceDeviceObject, view: &View<'_>, is_selected: impl Fn(&Node) -> bool) -> MonitorRequest {
+    let chosen = view
+        .nodes()
+        .filter(|node| is_selected(node))
+        .filter(|node| node.details.as_ref().is_some_and(|details| device.spec.node_selector.matches(&details.labels)));
     let mut nodes: Vec<_> = chosen.map(|node| Arc::clone(&node.name)).collect();
     nodes.sort();
     let named = DeviceRef { namespace: device.namespace.to_string(), name: device.name.to_string() };

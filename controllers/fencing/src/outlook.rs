@@ -98,8 +98,7 @@ pub fn why_unfenceable(policy: &FencePolicyObject, node: &Node, view: &View<'_>)
     let mut lacks: Vec<String> = Vec::new();
     for level in &policy.spec.levels {
         let unusable = levels::check_usable(&level.devices, Some(node), view).err();
-        let lack =
-            unusable.or_else(|| level.devices.iter().find_map(|named| device_problem(named, node, view)))?;
+        let lack = unusable.or_else(|| level.devices.iter().find_map(|named| device_problem(named, node, view)))?;
         if !lacks.contains(&lack) {
             lacks.push(lack);
         }
@@ -114,8 +113,7 @@ pub fn why_none_fenceable(policy: &FencePolicyObject, view: &View<'_>) -> Option
     if policy.deleting || policy.spec.paused.is_some() || policy.spec.mode == PolicyMode::DryRun {
         return None;
     }
-    let is_selected =
-        |node: &&Node| view.policy_of(node.labels()).is_some_and(|chosen| chosen.uid == policy.uid);
+    let is_selected = |node: &&Node| view.policy_of(node.labels()).is_some_and(|chosen| chosen.uid == policy.uid);
     let mut first = None;
     for node in view.nodes().filter(is_selected) {
         let lack = why_unfenceable(policy, node, view)?;

@@ -44,23 +44,12 @@ fn policy_status(policy: &FencePolicyObject, view: &View<'_>) -> FencePolicyStat
     FencePolicyStatus {
         observed_generation: policy.generation,
         nodes: u32::try_from(nodes).unwrap_or(u32::MAX),
-        conditions: vec![Condition::transition(
-            &policy.status.conditions,
-            "Ready",
-            status,
-            reason,
-            &message,
-            "",
-        )],
+        conditions: vec![Condition::transition(&policy.status.conditions, "Ready", status, reason, &message, "")],
     }
 }
 
 /// Status, reason and message of the condition.
-fn ready_condition(
-    policy: &FencePolicyObject,
-    nodes: usize,
-    view: &View<'_>,
-) -> (&'static str, &'static str, String) {
+fn ready_condition(policy: &FencePolicyObject, nodes: usize, view: &View<'_>) -> (&'static str, &'static str, String) {
     let spec = &policy.spec;
     if let Some(why) = &spec.paused {
         return ("False", "Paused", format!("fencing is paused: {why}"));
@@ -71,15 +60,14 @@ fn ready_condition(
     }
     match (nodes, spec.mode) {
         (0, _) => {
-            let message = "no node has this policy: its nodeSelector chooses none, or policies of higher priority choose them";
+            let message =
+                "no node has this policy: its nodeSelector chooses none, or policies of higher priority choose them";
             ("False", "NoNodes", message.to_owned())
         }
         (_, PolicyMode::DryRun) => {
             ("True", "DryRun", "every device is ready; mode DryRun switches nothing off".to_owned())
         }
-        (_, PolicyMode::Enforce) => {
-            ("True", "DevicesReady", "every device of every level is ready".to_owned())
-        }
+        (_, PolicyMode::Enforce) => ("True", "DevicesReady", "every device of every level is ready".to_owned()),
     }
 }
 

@@ -92,12 +92,7 @@ fn decide_pending(incident: &Incident<'_>) -> Decision {
 }
 
 /// Writes which gates are closed.
-fn write_gates(
-    incident: &Incident<'_>,
-    policy: &FencePolicyObject,
-    closed: &[Hold],
-    message: String,
-) -> Decision {
+fn write_gates(incident: &Incident<'_>, policy: &FencePolicyObject, closed: &[Hold], message: String) -> Decision {
     let gates = gates::gate_records(incident, policy, closed);
     let status = NodeFenceStatus { gates, ..incident.status_with(incident.status().phase, message) };
     incident.step(Step::Write, status)
@@ -106,9 +101,7 @@ fn write_gates(
 /// Gates are closed: the status shows them, and they are evaluated again later.
 fn hold_closed(incident: &Incident<'_>, policy: &FencePolicyObject, closed: Vec<Hold>) -> Decision {
     let mut decision = Decision::default().and_requeue_at(incident.now + RECHECK_AFTER);
-    if let Some(round) =
-        drain::plan_round(incident, &closed, || gates::gate_records(incident, policy, &closed))
-    {
+    if let Some(round) = drain::plan_round(incident, &closed, || gates::gate_records(incident, policy, &closed)) {
         decision.intents = round.intents;
     } else if gates::have_changed(&incident.status().gates, &closed) {
         let message = closed.first().map(ToString::to_string).unwrap_or_default();
@@ -144,8 +137,7 @@ fn switch_off(incident: &Incident<'_>, policy: &FencePolicyObject, index: usize,
     };
     let message = format!("switching it off {}", levels::describe(level));
     let gates = gates::gate_records(incident, policy, &[]);
-    let status =
-        NodeFenceStatus { level: number, rounds, gates, ..incident.status_with(Phase::Fencing, message) };
+    let status = NodeFenceStatus { level: number, rounds, gates, ..incident.status_with(Phase::Fencing, message) };
     incident.begin_attempt(status, attempt)
 }
 
@@ -189,8 +181,7 @@ fn prove(incident: &Incident<'_>) -> Decision {
     let existing = incident.view.fence_evidence_of(&incident.name).find(|proof| *proof.name == *evidence);
     if let Some(invalidated) = existing.and_then(|proof| proof.status.invalidated.as_ref()) {
         // There is one FenceEvidence of ours for one incarnation, and an invalidated one stays invalid.
-        let message =
-            format!("it is off, but the evidence {evidence} was invalidated: {}", invalidated.reason);
+        let message = format!("it is off, but the evidence {evidence} was invalidated: {}", invalidated.reason);
         return incident.change_phase(Phase::AwaitingOperator, message);
     }
     let status = NodeFenceStatus {
@@ -210,8 +201,7 @@ fn prove_storage(incident: &Incident<'_>, last: &Attempt) -> Decision {
     if last.evidence.is_some() {
         return try_next(incident, None);
     }
-    let mut status =
-        incident.status_with(Phase::Fencing, "its storage is fenced, but its processes may still run");
+    let mut status = incident.status_with(Phase::Fencing, "its storage is fenced, but its processes may still run");
     let evidence = incident.evidence_name_for_storage(last);
     if let Some(last) = status.attempts.last_mut() {
         last.evidence = Some(evidence);
@@ -242,8 +232,7 @@ fn try_next(incident: &Incident<'_>, last: Option<&Attempt>) -> Decision {
         && incident.now < next
     {
         let (node, left) = (Arc::clone(&incident.name), next.since(incident.now));
-        let hold =
-            Hold::RetryBackoff { node, act: DesiredPower::Off, why: levels::describe_failure(last), left };
+        let hold = Hold::RetryBackoff { node, act: DesiredPower::Off, why: levels::describe_failure(last), left };
         return incident.hold(hold).and_requeue_at(next);
     }
     match levels::next_level(policy, incident) {
@@ -271,8 +260,7 @@ fn decide_awaiting(incident: &Incident<'_>) -> Decision {
     if let Some(decision) = recover::check_withdrawn(incident).or_else(|| recover::check_doubted(incident)) {
         return decision;
     }
-    let on_its_own =
-        if proved { None } else { check_superseded(incident).or_else(|| check_cancelled_late(incident)) };
+    let on_its_own = if proved { None } else { check_superseded(incident).or_else(|| check_cancelled_late(incident)) };
     if let Some(decision) = on_its_own.or_else(|| incident.adopt_evidence()) {
         return decision;
     }

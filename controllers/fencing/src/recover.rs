@@ -38,12 +38,9 @@ pub(super) fn is_proved_off(incident: &Incident<'_>) -> Option<bool> {
         return match find_evidence(incident).filter(|proof| !invalid(proof)) {
             None => Some(false),
             // A confirmation that expired can be given again.
-            Some(proof) => incident
-                .view
-                .evidence_fields(proof, incident.now)
-                .check_ends_incarnation()
-                .is_ok()
-                .then_some(true),
+            Some(proof) => {
+                incident.view.evidence_fields(proof, incident.now).check_ends_incarnation().is_ok().then_some(true)
+            }
         };
     }
     // It was reported off, and the evidence had been invalidated before.
@@ -118,8 +115,7 @@ pub(super) fn finish_recovery(incident: &Incident<'_>, node: &Node) -> Decision 
     if pods > 0 && tainted {
         // There is no evidence about this boot: kube-controller-manager must not act on the taint.
         let message = "the node is back with a new boot; its kubelet ends the pods of the former one";
-        let status =
-            NodeFenceStatus { tainted: false, ..incident.status_with(incident.status().phase, message) };
+        let status = NodeFenceStatus { tainted: false, ..incident.status_with(incident.status().phase, message) };
         return incident.step(Step::Untaint, status);
     }
     if pods > 0 {
@@ -236,8 +232,7 @@ fn power_on_devices(incident: &Incident<'_>, policy: &FencePolicyObject) -> Opti
 fn switch_on(incident: &Incident<'_>, policy: &FencePolicyObject) -> Decision {
     let no_devices = |why| Hold::NoDevices { policy: Arc::clone(&policy.name), why };
     let Some((level, devices)) = power_on_devices(incident, policy) else {
-        let why =
-            levels::why_none_usable(policy, incident).unwrap_or_else(|| "a person switches it on".to_owned());
+        let why = levels::why_none_usable(policy, incident).unwrap_or_else(|| "a person switches it on".to_owned());
         return incident.hold_and_recheck(no_devices(why));
     };
     let devices = levels::devices_that_switch_on(&devices, &incident.view);
@@ -248,10 +243,8 @@ fn switch_on(incident: &Incident<'_>, policy: &FencePolicyObject) -> Decision {
         Err(why) => incident.hold_and_recheck(no_devices(why)),
         Ok(within) => {
             let within_seconds = within.on;
-            let attempt =
-                Attempt { act: DesiredPower::On, level, devices, within_seconds, ..Attempt::default() };
-            incident
-                .begin_attempt(incident.status_with(Phase::Recovering, "released; switching it on"), attempt)
+            let attempt = Attempt { act: DesiredPower::On, level, devices, within_seconds, ..Attempt::default() };
+            incident.begin_attempt(incident.status_with(Phase::Recovering, "released; switching it on"), attempt)
         }
     }
 }
@@ -277,19 +270,15 @@ pub(super) fn decide_recovering(incident: &Incident<'_>) -> Decision {
             }
             if incident.now < next {
                 let (node, left) = (Arc::clone(&incident.name), next.since(incident.now));
-                let hold = Hold::RetryBackoff {
-                    node,
-                    act: DesiredPower::On,
-                    why: levels::describe_failure(last),
-                    left,
-                };
+                let hold =
+                    Hold::RetryBackoff { node, act: DesiredPower::On, why: levels::describe_failure(last), left };
                 return incident.hold(hold).and_requeue_at(next);
             }
             switch_on_again(incident)
         }
-        Some((_, None)) => incident
-            .wait_for_attempt()
-            .unwrap_or_else(|| incident.step(Step::Look, incident.status().clone())),
+        Some((_, None)) => {
+            incident.wait_for_attempt().unwrap_or_else(|| incident.step(Step::Look, incident.status().clone()))
+        }
     }
 }
 
@@ -298,9 +287,7 @@ pub(super) fn decide_recovering(incident: &Incident<'_>) -> Decision {
 fn wait_for_reboot(incident: &Incident<'_>) -> Decision {
     let due = incident.fence.status_seen + MAX_BOOT_TIME;
     if incident.now < due {
-        return incident
-            .hold(Hold::AwaitingNodeReady { node: Arc::clone(&incident.name) })
-            .and_requeue_at(due);
+        return incident.hold(Hold::AwaitingNodeReady { node: Arc::clone(&incident.name) }).and_requeue_at(due);
     }
     let (tried, _) = incident.backoff(DesiredPower::On);
     if tried >= MAX_POWER_ON_ATTEMPTS {

@@ -8,16 +8,13 @@ use std::sync::Arc;
 
 use crate::holds::{Decision, Hold};
 use pod_safety_shared::api::{
-    Condition, FenceTrigger, Phase, PodSafetyRemediationStatus, REMEDIATION_FINALIZER, TIMED_OUT_ANNOTATION,
-    Trigger,
+    Condition, FenceTrigger, Phase, PodSafetyRemediationStatus, REMEDIATION_FINALIZER, TIMED_OUT_ANNOTATION, Trigger,
 };
 use pod_safety_shared::authority::{Intent, RemediationRequest, RemediationUpdate, incident_name};
 use pod_safety_shared::cache::View;
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::controller_loop::Mode;
-use pod_safety_shared::model::{
-    FenceEvidenceObject, Kind, Node, NodeFenceObject, Readiness, RemediationObject,
-};
+use pod_safety_shared::model::{FenceEvidenceObject, Kind, Node, NodeFenceObject, Readiness, RemediationObject};
 
 use super::config::Config;
 use super::detect::{open_incident, reopen_incident};
@@ -113,10 +110,7 @@ pub(super) fn remediate(
         };
     }
     if !is_managed {
-        return RemediationDecision {
-            reply: reply(RemediationUpdate::AddFinalizer),
-            ..RemediationDecision::default()
-        };
+        return RemediationDecision { reply: reply(RemediationUpdate::AddFinalizer), ..RemediationDecision::default() };
     }
     let (step, report) = match (fence, named) {
         (Some(fence), _) => follow_incident(remediation, fence, node, view),
@@ -154,11 +148,7 @@ fn failed_report(reason: &'static str, message: String) -> RemediationReport {
 }
 
 /// It is new: its status names the incident before that is opened.
-fn first_report(
-    remediation: &RemediationObject,
-    node: Option<&Node>,
-    view: &View<'_>,
-) -> Option<RemediationReport> {
+fn first_report(remediation: &RemediationObject, node: Option<&Node>, view: &View<'_>) -> Option<RemediationReport> {
     let node_name = remediation.node().unwrap_or_default();
     let Some(node) = node else {
         return Some(failed_report("NodeNotFound", format!("there is no node {node_name}")));
@@ -210,12 +200,8 @@ fn begin_requested(
         return finished(Progress::Failed, "NoPolicy", message);
     };
     let by = self::display_name(remediation);
-    let trigger = FenceTrigger {
-        kind: Trigger::External,
-        reason: format!("requested by {by}"),
-        by: Some(by),
-        condition: None,
-    };
+    let trigger =
+        FenceTrigger { kind: Trigger::External, reason: format!("requested by {by}"), by: Some(by), condition: None };
     (open_incident(incarnation, policy, trigger), None)
 }
 
@@ -247,15 +233,11 @@ fn follow_incident(
     let is_its = |proof: &&FenceEvidenceObject| Some(&*proof.name) == fence.status.evidence.as_deref();
     let proof = view.fence_evidence_of(&fence.spec.node.name).find(is_its);
     let is_gone = proof.is_some_and(|proof| proof.spec.kind.ends_machine());
-    let report =
-        RemediationReport { fence: Some(fence.name.to_string()), progress, reason, message, is_gone };
+    let report = RemediationReport { fence: Some(fence.name.to_string()), progress, reason, message, is_gone };
     (Decision::default(), Some(report))
 }
 
-fn report_status(
-    before: &PodSafetyRemediationStatus,
-    report: RemediationReport,
-) -> PodSafetyRemediationStatus {
+fn report_status(before: &PodSafetyRemediationStatus, report: RemediationReport) -> PodSafetyRemediationStatus {
     let RemediationReport { fence, progress, reason, message, is_gone } = report;
     let gone = if is_gone { "True" } else { "False" };
     let (processing, succeeded) = match progress {

@@ -22,8 +22,13 @@ impl Remedy {
                 "Start it, or {again}. Only if you or a person you spoke to saw that the machine is powered off: pod-safety confirm-down {node} --reason TEXT"
             ),
             Self::FollowMessage => format!("Or start it, or {again}"),
-            Self::PowerOn => "It is proved off and needs no confirmation. Start it by hand, and repair what its devices lack".to_owned(),
-            Self::Investigate => format!("Find out whether the machine runs, and start it or restart its kubelet. Or {again}"),
+            Self::PowerOn => {
+                "It is proved off and needs no confirmation. Start it by hand, and repair what its devices lack"
+                    .to_owned()
+            }
+            Self::Investigate => {
+                format!("Find out whether the machine runs, and start it or restart its kubelet. Or {again}")
+            }
         }
     }
 }

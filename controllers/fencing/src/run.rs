@@ -33,8 +33,7 @@ impl Fencing {
 
 /// Whether a change of a pod can change the decision about its node: it begins or ceases to wait for the node.
 fn is_relevant(before: Option<&Pod>, after: Option<&Pod>) -> bool {
-    let blocks_node =
-        |pod: Option<&Pod>| pod.is_some_and(|pod| pod.deletion.is_some() && !pod.waits_for_finalizers());
+    let blocks_node = |pod: Option<&Pod>| pod.is_some_and(|pod| pod.deletion.is_some() && !pod.waits_for_finalizers());
     blocks_node(before) != blocks_node(after)
 }
 

@@ -27,8 +27,7 @@ use crate::holds::Decision;
 use fixture::{Fixture, level};
 use pod_safety_shared::api::{
     Attempt, DesiredPower, DeviceDriver, FenceEvidenceKind, FencePolicySpec, FenceTrigger, Grade, Level,
-    NodeFenceStatus, Phase, PodSafetyRemediationStatus, PolicyMode, Power, Recovery, Sample, Trigger,
-    Verified, When,
+    NodeFenceStatus, Phase, PodSafetyRemediationStatus, PolicyMode, Power, Recovery, Sample, Trigger, Verified, When,
 };
 use pod_safety_shared::authority::{Intent, RemediationUpdate, Step, Update};
 use pod_safety_shared::controller_loop::{HoldReason as _, Mode};

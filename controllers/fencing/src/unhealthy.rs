@@ -20,14 +20,8 @@ pub(super) enum ReportedHealth {
     Unhealthy(String, Option<TriggerCondition>),
 }
 
-fn find_condition<'a>(
-    details: &'a NodeDetails,
-    condition: &UnhealthyCondition,
-) -> Option<&'a ReportedCondition> {
-    details
-        .conditions
-        .iter()
-        .find(|shown| *shown.kind == *condition.r#type && condition.status.matches(shown.state))
+fn find_condition<'a>(details: &'a NodeDetails, condition: &UnhealthyCondition) -> Option<&'a ReportedCondition> {
+    details.conditions.iter().find(|shown| *shown.kind == *condition.r#type && condition.status.matches(shown.state))
 }
 
 fn to_shown(condition: &UnhealthyCondition) -> TriggerCondition {
@@ -85,11 +79,7 @@ pub(super) fn is_still_unhealthy(
     match trigger {
         Some(trigger) => {
             let is_trigger = |condition: &&UnhealthyCondition| to_shown(condition) == *trigger;
-            measures
-                .conditions
-                .iter()
-                .filter(is_trigger)
-                .any(|condition| find_condition(details, condition).is_some())
+            measures.conditions.iter().filter(is_trigger).any(|condition| find_condition(details, condition).is_some())
         }
         None => count_flaps(details, now, measures).is_some(),
     }

@@ -172,8 +172,7 @@ fn taint_lost(plan: &mut NodePlan<'_>, readiness: Readiness, view: &View<'_>, no
     // bookmark may have ended the break of the watch a little before that. A process that just started knows of no
     // break.
     let unbroken_since = view.state(Kind::NodeLeases).watched_since;
-    let unbroken_since =
-        unbroken_since.filter(|since| is_unreachable && *since > plan.node.first_seen + WATCH_GAP);
+    let unbroken_since = unbroken_since.filter(|since| is_unreachable && *since > plan.node.first_seen + WATCH_GAP);
     let due = unbroken_since.map_or(due, |since| due.max(since + WATCH_GAP + missed));
     if ahead == 0 && due <= now {
         return plan.ensure(right);
@@ -244,8 +243,7 @@ impl<'a> NodePlan<'a> {
     /// so three of its taints are removed.
     fn set_condition_taints(&mut self, readiness: Readiness) {
         let pressures = self.node.pressures;
-        let reported =
-            |state: ConditionState| self.update.not_reporting.is_none() && state == ConditionState::True;
+        let reported = |state: ConditionState| self.update.not_reporting.is_none() && state == ConditionState::True;
         let desired = [
             (NOT_READY_TAINT, readiness == Readiness::NotReady),
             (UNREACHABLE_TAINT, readiness == Readiness::Unknown),
@@ -264,13 +262,10 @@ impl<'a> NodePlan<'a> {
     /// Our condition. A healthy node that never had it does not get it.
     fn set_unreachable_condition(&mut self, readiness: Readiness) {
         self.update.unreachable = match (readiness, self.node.unreachable) {
-            (
-                Readiness::Unknown,
-                ConditionState::False | ConditionState::Unknown | ConditionState::Missing,
-            ) => Some(true),
-            (Readiness::Ready | Readiness::NotReady, ConditionState::True | ConditionState::Unknown) => {
-                Some(false)
+            (Readiness::Unknown, ConditionState::False | ConditionState::Unknown | ConditionState::Missing) => {
+                Some(true)
             }
+            (Readiness::Ready | Readiness::NotReady, ConditionState::True | ConditionState::Unknown) => Some(false),
             (Readiness::Unknown, ConditionState::True)
             | (Readiness::Ready | Readiness::NotReady, ConditionState::False | ConditionState::Missing)
             | (Readiness::Missing, _) => None,

@@ -108,10 +108,7 @@ fn majority_overdue_since(view: &View<'_>, now: Mono, grace: Grace) -> Option<Mo
         return None;
     }
     // The first node with which it is more than half.
-    reports
-        .nth(of / 2)
-        .map(|reported_at| reported_at + grace.unreachable_after)
-        .filter(|deadline| *deadline <= now)
+    reports.nth(of / 2).map(|reported_at| reported_at + grace.unreachable_after).filter(|deadline| *deadline <= now)
 }
 
 fn large_outage(view: &View<'_>, now: Mono, grace: Grace) -> Hold {

@@ -53,20 +53,14 @@ impl NodeLifecycleMetrics {
             Ok(made)
         };
         let evictions = IntCounterVec::new(
-            Opts::new(
-                "node_collector_evictions_total",
-                "Nodes that were tainted NoExecute because they were lost.",
-            ),
+            Opts::new("node_collector_evictions_total", "Nodes that were tainted NoExecute because they were lost."),
             &["zone"],
         )?;
         registry.register(Box::new(evictions.clone()))?;
         Ok(Self {
             health: gauge("node_collector_zone_health", "Percentage of nodes of a zone that are Ready.")?,
             size: gauge("node_collector_zone_size", "Nodes of a zone.")?,
-            unhealthy: gauge(
-                "node_collector_unhealthy_nodes_in_zone",
-                "Nodes of a zone that are not Ready.",
-            )?,
+            unhealthy: gauge("node_collector_unhealthy_nodes_in_zone", "Nodes of a zone that are not Ready.")?,
             evictions,
             // KCM's buckets: a millisecond, multiplied by four seven times.
             durations: histogram(

@@ -18,8 +18,7 @@ pub(super) fn decide(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Confi
         Lookup::Known(node) => {
             let mut decision = Decision::default();
             for pod in view.pods_on(name) {
-                let trusted_until =
-                    reported_ready_until(pod, node, config.monitor_grace).filter(|until| now < *until);
+                let trusted_until = reported_ready_until(pod, node, config.monitor_grace).filter(|until| now < *until);
                 decision
                     .intents
                     .extend(pod_update(pod, node, config.mode, trusted_until.is_some()).map(Intent::Update));
@@ -67,13 +66,10 @@ fn unreachable_change(pod: &Pod, node: &Node) -> Option<bool> {
     match (node.readiness, pod.unreachable) {
         (Readiness::Unknown, ConditionState::True) | (Readiness::Missing, _) => None,
         (Readiness::Unknown, ConditionState::False | ConditionState::Unknown | ConditionState::Missing) => {
-            let waits_for_kubelet =
-                pod.deletion.is_some() && !pod.phase.is_terminal() && !pod.waits_for_finalizers();
+            let waits_for_kubelet = pod.deletion.is_some() && !pod.phase.is_terminal() && !pod.waits_for_finalizers();
             waits_for_kubelet.then_some(true)
         }
-        (Readiness::Ready | Readiness::NotReady, ConditionState::True | ConditionState::Unknown) => {
-            Some(false)
-        }
+        (Readiness::Ready | Readiness::NotReady, ConditionState::True | ConditionState::Unknown) => Some(false),
         (Readiness::Ready | Readiness::NotReady, ConditionState::False | ConditionState::Missing) => None,
     }
 }

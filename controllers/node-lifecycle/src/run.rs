@@ -28,11 +28,7 @@ impl NodeLifecycle {
     ///
     /// # Errors
     /// Two metrics of one name: a mistake in this program.
-    pub fn new(
-        config: Config,
-        leadership: Arc<Leadership>,
-        registry: &Registry,
-    ) -> Result<Self, MetricsError> {
+    pub fn new(config: Config, leadership: Arc<Leadership>, registry: &Registry) -> Result<Self, MetricsError> {
         Ok(Self { config, leadership, metrics: NodeLifecycleMetrics::register(registry)? })
     }
 

@@ -101,11 +101,8 @@ fn decide_orphaned(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config)
             decision.intents.push(first_read());
         }
         let hold = Hold::KubeletAlive { node: Arc::clone(name), sign, ago: now.since(at) };
-        decision.holds = view
-            .pods_on(name)
-            .take(MAX_HOLDS)
-            .map(|pod| (Subject::Pod(pod.key.clone()), hold.clone()))
-            .collect();
+        decision.holds =
+            view.pods_on(name).take(MAX_HOLDS).map(|pod| (Subject::Pod(pod.key.clone()), hold.clone())).collect();
         // A kubelet that renews no Lease, but reports about its pods, does not register again by itself.
         let renews = view.renewal(name).is_some_and(|renewal| renewal.at >= absence.since);
         let due = absence.since + if renews { REGISTRATION_GRACE } else { config.quarantine };
@@ -113,9 +110,8 @@ fn decide_orphaned(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config)
             let living = view.pods_on(name).filter(|pod| pod.deletion.is_none() && !pod.phase.is_terminal());
             decision.intents.extend(living.map(|pod| graceful_delete(pod, name, due)));
         }
-        return decision.and_requeue_at(
-            quarantine_end.max(now).min(now + RECHECK_AFTER).max(now + Duration::from_secs(1)),
-        );
+        return decision
+            .and_requeue_at(quarantine_end.max(now).min(now + RECHECK_AFTER).max(now + Duration::from_secs(1)));
     }
     let quarantine_end = absence_read.answered_at() + config.quarantine;
     if now < quarantine_end {
@@ -214,9 +210,7 @@ fn decide_out_of_service(node: &Node, view: &View<'_>, config: &Config) -> Decis
         } else if config.trust_out_of_service_taint && !is_managed_taint(node, view) {
             push_force(&mut decision, pod, Claim::OutOfService { node: name });
         } else {
-            decision
-                .holds
-                .push((Subject::Pod(pod.key.clone()), Hold::OutOfServiceWithoutEvidence { node: name }));
+            decision.holds.push((Subject::Pod(pod.key.clone()), Hold::OutOfServiceWithoutEvidence { node: name }));
         }
     }
     decision
@@ -226,8 +220,7 @@ fn decide_out_of_service(node: &Node, view: &View<'_>, config: &Config) -> Decis
 /// reports, ready or not, it may still terminate them, or the node's agent reports that they have terminated.
 fn decide_without_evidence(node: &Node, view: &View<'_>, now: Mono, config: &Config) -> Decision {
     let mut decision = Decision::default();
-    let waiting =
-        view.pods_on(&node.name).filter(|pod| pod.deletion.is_some() && !pod.waits_for_finalizers());
+    let waiting = view.pods_on(&node.name).filter(|pod| pod.deletion.is_some() && !pod.waits_for_finalizers());
     match node.readiness {
         Readiness::Unknown => {
             let hold = || Hold::NoEvidence { node: Arc::clone(&node.name) };

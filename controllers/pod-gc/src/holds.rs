@@ -111,10 +111,7 @@ impl HoldReason for Hold {
 
     fn event(&self) -> Option<(EventType, &'static str)> {
         match self {
-            Self::Unfresh(_)
-            | Self::Quarantine { .. }
-            | Self::AwaitsKubelet { .. }
-            | Self::Finalizers { .. } => None,
+            Self::Unfresh(_) | Self::Quarantine { .. } | Self::AwaitsKubelet { .. } | Self::Finalizers { .. } => None,
             Self::NodeUnreadable(_)
             | Self::KubeletAlive { .. }
             | Self::WorkerMayBeBusy { .. }

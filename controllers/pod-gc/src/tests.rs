@@ -130,11 +130,7 @@ fn a_first_read_counts_from_its_request_for_signs_of_life_and_from_its_answer_fo
         }
         world.record_absence_read_at("gone", at(1), at(5));
         world.confirm_all(at(100));
-        assert_eq!(
-            hold_reasons(&describe_node(&world, "gone", 4 + QUARANTINE)),
-            [before],
-            "renewed at {renewed:?}"
-        );
+        assert_eq!(hold_reasons(&describe_node(&world, "gone", 4 + QUARANTINE)), [before], "renewed at {renewed:?}");
         let due = describe(&describe_node(&world, "gone", 5 + QUARANTINE));
         assert_eq!(
             due.iter().filter(|word| word.starts_with("remove")).collect::<Vec<_>>(),
@@ -158,16 +154,10 @@ fn a_renewed_lease_holds_and_the_next_first_read_waits_until_the_kubelet_stops_r
     let world = orphan();
     world.apply(Kind::NodeLeases, &lease("gone", 0), at(30));
     let held = describe_node(&world, "gone", 60);
-    let alive = Hold::KubeletAlive {
-        node: "gone".into(),
-        sign: ReportKind::LeaseRenewed,
-        ago: Duration::from_secs(30),
-    };
+    let alive =
+        Hold::KubeletAlive { node: "gone".into(), sign: ReportKind::LeaseRenewed, ago: Duration::from_secs(30) };
     assert_eq!(held.holds.iter().map(|(_, hold)| hold.clone()).collect::<Vec<_>>(), [alive]);
-    assert!(
-        matches!(&held.holds[0].0, Subject::Pod(key) if &*key.name == "web-0"),
-        "the pod's owner gets an Event"
-    );
+    assert!(matches!(&held.holds[0].0, Subject::Pod(key) if &*key.name == "web-0"), "the pod's owner gets an Event");
     assert!(held.intents.is_empty());
     let silent = describe_node(&world, "gone", 30 + QUARANTINE);
     assert_eq!(describe(&silent), ["ask for gone"]);
@@ -229,12 +219,7 @@ fn a_pod_kept_only_by_finalizers_is_marked_failed_once_and_then_held() {
 }
 
 /// The requests and holds about a pod of a node with this Ready condition and this taint.
-fn decide_taint(
-    ready: &str,
-    taint: &str,
-    change: fn(Obj) -> Obj,
-    trust: bool,
-) -> (Vec<String>, Vec<&'static str>) {
+fn decide_taint(ready: &str, taint: &str, change: fn(Obj) -> Obj, trust: bool) -> (Vec<String>, Vec<&'static str>) {
     let world = World::listed();
     world.apply(Kind::Nodes, &node("n").ready(ready).tainted_with(taint), at(0));
     world.apply(Kind::Pods, &change(pod("web-0").on("n").running()), at(0));
@@ -257,23 +242,9 @@ fn the_out_of_service_taint_is_accepted_only_if_trusted_and_the_node_is_not_read
             false,
             held("OutOfServiceWithoutEvidence"),
         ),
-        (
-            "is accepted as proof if the operator trusts it",
-            "Unknown",
-            TAINT,
-            Obj::terminating,
-            true,
-            removed(),
-        ),
+        ("is accepted as proof if the operator trusts it", "Unknown", TAINT, Obj::terminating, true, removed()),
         ("counts for a node that reports NotReady", "False", TAINT, Obj::terminating, true, removed()),
-        (
-            "is refuted by a node that is ready",
-            "True",
-            TAINT,
-            Obj::terminating,
-            true,
-            held("OutOfServiceButReady"),
-        ),
+        ("is refuted by a node that is ready", "True", TAINT, Obj::terminating, true, held("OutOfServiceButReady")),
         ("does not affect pods that are not deleted", "Unknown", TAINT, |pod| pod, true, (vec![], vec![])),
         (
             "is another taint than unreachable",
@@ -294,11 +265,7 @@ fn a_deleted_pod_on_an_unreachable_node_is_held_with_an_event() {
     let (nothing, untouched): (_, fn(Obj) -> Obj) = ((vec![], vec![]), |pod| pod);
     assert_eq!(decide_taint("Unknown", OTHER, Obj::terminating, false), (vec![], vec!["NoEvidence"]));
     assert_eq!(decide_taint("Unknown", OTHER, untouched, false), nothing, "nobody asked it to end");
-    assert_eq!(
-        decide_taint("False", OTHER, Obj::terminating, false),
-        nothing,
-        "its kubelet speaks, and may end it"
-    );
+    assert_eq!(decide_taint("False", OTHER, Obj::terminating, false), nothing, "its kubelet speaks, and may end it");
     assert_eq!(decide_taint("True", OTHER, Obj::terminating, false), nothing, "it ends");
 }
 

@@ -83,12 +83,7 @@ impl<'a> Document<'a> {
     /// The document of one PodDisruptionBudget of this cluster.
     #[must_use]
     pub fn new(explained: &BudgetExplanation<'_>, cluster: &'a Target) -> Self {
-        Self {
-            api_version: API_VERSION,
-            kind: "BudgetExplanation",
-            cluster,
-            item: Item::from_explanation(explained),
-        }
+        Self { api_version: API_VERSION, kind: "BudgetExplanation", cluster, item: Item::from_explanation(explained) }
     }
 }
 
@@ -103,16 +98,8 @@ impl<'a> List<'a> {
 
 impl Item {
     fn from_explanation(explained: &BudgetExplanation<'_>) -> Self {
-        let BudgetExplanation {
-            budget,
-            verdict,
-            arithmetic,
-            members,
-            notes,
-            remediations: ways,
-            unknown,
-            ..
-        } = explained;
+        let BudgetExplanation { budget, verdict, arithmetic, members, notes, remediations: ways, unknown, .. } =
+            explained;
         let ways = ways.iter().map(|remediation| RemediationItem {
             change: remediation.change.clone(),
             effect: remediation.effect.clone(),
@@ -176,9 +163,9 @@ pub fn sentence(explained: &BudgetExplanation<'_>) -> String {
             format!("Evictions allowed: 0.   {sum}.   It can never be more while {}.", explained.limit())
         }
         BudgetVerdict::NoneNow => match numbers.ceiling {
-            Some(ceiling) => format!(
-                "Evictions allowed now: 0.   {sum}.   With all {replicas} healthy: {ceiling} at a time."
-            ),
+            Some(ceiling) => {
+                format!("Evictions allowed now: 0.   {sum}.   With all {replicas} healthy: {ceiling} at a time.")
+            }
             None => format!("Evictions allowed now: 0.   {sum}."),
         },
         BudgetVerdict::Processing => format!(
@@ -194,9 +181,7 @@ pub fn sentence(explained: &BudgetExplanation<'_>) -> String {
             others.join(", ")
         ),
         BudgetVerdict::Ignored(why) => {
-            format!(
-                "Its selector cannot be read, so the API server ignores it, and it protects nothing. {why}"
-            )
+            format!("Its selector cannot be read, so the API server ignores it, and it protects nothing. {why}")
         }
     }
 }
@@ -210,10 +195,8 @@ fn describe_selection(members: &[Member<'_>]) -> String {
     match owners.len() {
         0 => "selects no pods".to_owned(),
         1..=3 => {
-            let owners: Vec<String> = owners
-                .iter()
-                .map(|(owner, count)| format!("{} of {owner}", pluralize(*count, "pod")))
-                .collect();
+            let owners: Vec<String> =
+                owners.iter().map(|(owner, count)| format!("{} of {owner}", pluralize(*count, "pod"))).collect();
             format!("selects {}", owners.join(", "))
         }
         count => format!("selects {} of {count} owners", pluralize(members.len(), "pod")),
@@ -262,10 +245,7 @@ pub fn page(explained: &BudgetExplanation<'_>, paint: Paint) -> String {
         text.push('\n');
         text.push_str(&paint.table(&["WAYS OUT", "EFFECT"], &rows));
     }
-    let held = explained
-        .members
-        .iter()
-        .filter(|member| !member.eviction.is_allowed() && member.pod.deletion.is_none());
+    let held = explained.members.iter().filter(|member| !member.eviction.is_allowed() && member.pod.deletion.is_none());
     let nodes: BTreeSet<&str> = held.filter_map(|member| member.pod.node.as_deref()).collect();
     if !nodes.is_empty() {
         let nodes: Vec<&str> = nodes.into_iter().collect();

@@ -74,8 +74,8 @@ impl Commands {
             let with_blank = format!("{program} ");
             let mut places = text.get(from..)?.match_indices(&with_blank).map(|(at, _)| from + at);
             places.find(|at| {
-                let is_own_word = !text[..*at]
-                    .ends_with(|letter: char| letter.is_alphanumeric() || "-_./=".contains(letter));
+                let is_own_word =
+                    !text[..*at].ends_with(|letter: char| letter.is_alphanumeric() || "-_./=".contains(letter));
                 let next = text[at + with_blank.len()..].split(' ').next().unwrap_or_default();
                 let next = next.trim_end_matches(|letter: char| !letter.is_alphanumeric());
                 // The name of the project, or of a Helm release, is no command.
@@ -184,8 +184,7 @@ mod tests {
             ("pod-safety status && deploy", &["pod-safety status"]),
             ("at pod-safety, and the pod-safety controllers", &[]),
         ] {
-            let commands: Vec<&str> =
-                commands().find_in(text).into_iter().map(|range| &text[range]).collect();
+            let commands: Vec<&str> = commands().find_in(text).into_iter().map(|range| &text[range]).collect();
             assert_eq!(commands, expected, "{text}");
         }
     }

@@ -69,8 +69,7 @@ fn keep_paths(value: &Value, paths: &[Vec<&str>]) -> Option<Value> {
         return Some(value.clone());
     }
     let below = |field: &str| -> Vec<Vec<&str>> {
-        let matching =
-            paths.iter().filter(|path| path.first().is_some_and(|first| *first == "*" || *first == field));
+        let matching = paths.iter().filter(|path| path.first().is_some_and(|first| *first == "*" || *first == field));
         matching.map(|path| path.iter().skip(1).copied().collect()).collect()
     };
     match value {
@@ -228,14 +227,10 @@ impl Expecting {
             _ if is_scheme(word) => (word.to_owned(), Self::Login),
             Self::Mark if matches!(word, "=" | ":" | "=>" | ":=") => (word.to_owned(), Self::Login),
             // `:hunter2` after a quoted name.
-            Self::Mark if word.starts_with(['=', ':']) => {
-                (format!("{}{REDACTED}", first_part(word)), Self::Anything)
-            }
+            Self::Mark if word.starts_with(['=', ':']) => (format!("{}{REDACTED}", first_part(word)), Self::Anything),
             Self::User if word.contains(':') => (REDACTED.to_owned(), Self::Anything),
             // A block of YAML: `blocks` has redacted its value already.
-            Self::Login if matches!(word, "|" | "|-" | "|+" | ">" | ">-" | ">+") => {
-                (word.to_owned(), Self::Anything)
-            }
+            Self::Login if matches!(word, "|" | "|-" | "|+" | ">" | ">-" | ">+") => (word.to_owned(), Self::Anything),
             // A name in place of a credential may announce a credential of its own: `token= --password hunter2`.
             Self::Login => (REDACTED.to_owned(), classify_word(word).1),
             Self::Mark | Self::User | Self::Anything => classify_word(word),
@@ -317,19 +312,13 @@ mod tests {
                 "nodeParameters": { "a": { "plug": "hunter2" } }, "secretParameters": [{ "name": "password", "key": "p" }] },
             "status": { "images": ["x"], "conditions": [] } });
         redact_object(&mut device);
-        assert!(
-            !device.to_string().contains("hunter2") && !device.to_string().contains("10.0.0.1"),
-            "{device}"
-        );
+        assert!(!device.to_string().contains("hunter2") && !device.to_string().contains("10.0.0.1"), "{device}");
         assert_eq!(
             device["spec"],
             json!({ "driver": "Agent", "parameters": { "ip": "REDACTED", "password": "REDACTED", "n": "REDACTED" },
                 "nodeParameters": { "a": { "plug": "REDACTED" } }, "secretParameters": [{ "name": "password", "key": "p" }] })
         );
-        assert_eq!(
-            device["metadata"],
-            json!({ "name": "bmc", "annotations": { "pod-safety.dev/test": "t" } })
-        );
+        assert_eq!(device["metadata"], json!({ "name": "bmc", "annotations": { "pod-safety.dev/test": "t" } }));
         assert_eq!(device["status"], json!({ "conditions": [] }));
     }
 
@@ -395,14 +384,8 @@ mod tests {
             ("fence_apc -l root -p hunter2 -n 3", "fence_apc -l root -p REDACTED -n 3"),
             ("curl -u root:hunter2 -k", "curl -u REDACTED -k"),
             ("curl --user root -k", "curl --user root -k"),
-            (
-                "said cm9vdDpodW50ZXIy of OutOfServiceWithoutEvidence",
-                "said REDACTED of OutOfServiceWithoutEvidence",
-            ),
-            (
-                "password: |\n  hunter2\n\n  hunter3\nplug: 3\n",
-                "password: |\n  REDACTED\n\n  REDACTED\nplug: 3\n",
-            ),
+            ("said cm9vdDpodW50ZXIy of OutOfServiceWithoutEvidence", "said REDACTED of OutOfServiceWithoutEvidence"),
+            ("password: |\n  hunter2\n\n  hunter3\nplug: 3\n", "password: |\n  REDACTED\n\n  REDACTED\nplug: 3\n"),
             ("- token: >-\n    hunter2\n  plug: 3", "- token: >-\n    REDACTED\n  plug: 3"),
             ("  \"passwd\":\n    hunter2", "  \"passwd\":\n    REDACTED"),
             ("cannot read the token:\n  the file is gone", "cannot read the token:\n  the file is gone"),

@@ -12,8 +12,7 @@ pub fn nearest<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> Opt
     let most = (typed.chars().count() / LETTERS_PER_SLIP).clamp(1, MAX_SLIPS);
     let near = |name: &&str| *name != typed && !are_siblings(typed, name);
     let slips = |name: &'a str| (strsim::osa_distance(typed, name), name);
-    let mut near: Vec<_> =
-        names.into_iter().filter(near).map(slips).filter(|(slips, _)| *slips <= most).collect();
+    let mut near: Vec<_> = names.into_iter().filter(near).map(slips).filter(|(slips, _)| *slips <= most).collect();
     near.sort_unstable();
     near.dedup();
     match near.as_slice() {

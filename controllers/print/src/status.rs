@@ -30,13 +30,7 @@ fn header(running: &Running, server: &str, wall: jiff::Timestamp) -> String {
 
 /// The screen.
 #[must_use]
-pub fn page(
-    overview: &Overview,
-    running: &Running,
-    server: &str,
-    wall: jiff::Timestamp,
-    paint: Paint,
-) -> String {
+pub fn page(overview: &Overview, running: &Running, server: &str, wall: jiff::Timestamp, paint: Paint) -> String {
     let (tone, seen) = identity_line(overview);
     let promise = paint.with_mark(tone, &format!("StatefulSet pods and the like: {seen}"));
     let mut text = format!("{}\n{promise}", paint.wrap(&header(running, server, wall), 2));
@@ -52,20 +46,12 @@ pub fn page(
         }
     }
     if !overview.blocked.is_empty() {
-        let _infallible = write!(
-            text,
-            "\n{}\n{}",
-            paint.tone(Tone::Plain, "BLOCKED PODS"),
-            blocked(&overview.blocked, paint)
-        );
+        let _infallible =
+            write!(text, "\n{}\n{}", paint.tone(Tone::Plain, "BLOCKED PODS"), blocked(&overview.blocked, paint));
     }
     if !overview.paused.is_empty() {
-        let _infallible = write!(
-            text,
-            "\n{}\n{}",
-            paint.tone(Tone::Plain, "PAUSED"),
-            paused(&overview.paused, wall, paint)
-        );
+        let _infallible =
+            write!(text, "\n{}\n{}", paint.tone(Tone::Plain, "PAUSED"), paused(&overview.paused, wall, paint));
     }
     let waits = !overview.blocked.is_empty() || overview.troubles.iter().any(|one| one.blocks);
     // The troubles are enough, but they do not show that the rest is well.
@@ -114,10 +100,7 @@ fn zones(zones: &[Zone], paint: Paint) -> String {
     let row = |zone: &Zone| {
         let tone = if zone.ready == zone.nodes { Tone::Plain } else { Tone::Attention };
         let brake = zone.brake.map_or("off".to_owned(), |reason| format!("on ({reason})"));
-        (
-            tone,
-            vec![zone.zone.clone(), format!("{}/{}", zone.ready, zone.nodes), zone.lost.to_string(), brake],
-        )
+        (tone, vec![zone.zone.clone(), format!("{}/{}", zone.ready, zone.nodes), zone.lost.to_string(), brake])
     };
     let rows: Vec<_> = zones.iter().map(row).collect();
     paint.table(&["ZONE", "READY", "LOST", "BRAKE"], &rows)

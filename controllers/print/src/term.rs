@@ -100,8 +100,7 @@ impl Paint {
 
     /// A row whose last cell, which begins at this column, does not fit.
     fn wrap_row(self, line: &str, at: usize) -> String {
-        let (before, cell): (String, String) =
-            (line.chars().take(at).collect(), line.chars().skip(at).collect());
+        let (before, cell): (String, String) = (line.chars().take(at).collect(), line.chars().skip(at).collect());
         let lines = self.lines.map(|lines| LineWidth { columns: lines.columns.saturating_sub(at), ..lines });
         let wrapped = Self { lines, ..self }.wrap(&cell, 0);
         format!("{before}{}", wrapped.replace('\n', &format!("\n{}", " ".repeat(at))))
@@ -219,13 +218,11 @@ impl Paint {
         for (tone, row) in rows {
             let mut lines: Vec<String> = Vec::new();
             for (name, cell) in head.iter().zip(row).filter(|(_, cell)| !cell.is_empty()) {
-                let named =
-                    if name.is_empty() { cell.clone() } else { format!("{}: {cell}", name.to_lowercase()) };
+                let named = if name.is_empty() { cell.clone() } else { format!("{}: {cell}", name.to_lowercase()) };
                 match lines.last_mut() {
                     // A mark and its text, or all of a row without column names.
                     Some(last) if is_aligned(name, last) => {
-                        *last =
-                            format!("{last}{}{named}", if last.chars().count() <= MARK { " " } else { "  " })
+                        *last = format!("{last}{}{named}", if last.chars().count() <= MARK { " " } else { "  " })
                     }
                     Some(_) => lines.push(format!("  {named}")),
                     None => lines.push(named),
@@ -233,8 +230,7 @@ impl Paint {
             }
             for line in lines {
                 let line = self.wrap(&line, 4);
-                let painted =
-                    if matches!(tone, Tone::Plain | Tone::Good) { line } else { self.tone(*tone, &line) };
+                let painted = if matches!(tone, Tone::Plain | Tone::Good) { line } else { self.tone(*tone, &line) };
                 text.push_str(&painted);
                 text.push('\n');
             }
@@ -297,14 +293,8 @@ mod tests {
         assert_eq!(hanging.table(&["", ""], &row), "a  a sentence that is longer than its\n   cell can be\n");
         let narrow = Paint::plain().with_columns(20, &NONE);
         assert_eq!(narrow.table(&["", "WHY"], &rows), "✖ why: a long cell\n    of words\n");
-        assert_eq!(
-            narrow.wrap("a name that-is-longer-than-the-line", 2),
-            "a name\n  that-is-longer-than-the-line"
-        );
-        assert_eq!(
-            Paint::plain().without_headers(true).table(&["A", "B"], &rows),
-            "✖  a long cell of words\n"
-        );
+        assert_eq!(narrow.wrap("a name that-is-longer-than-the-line", 2), "a name\n  that-is-longer-than-the-line");
+        assert_eq!(Paint::plain().without_headers(true).table(&["A", "B"], &rows), "✖  a long cell of words\n");
     }
 
     #[test]

@@ -136,9 +136,8 @@ impl LeaderSettings {
         let (holder, rest) = text.split_once(" mode=")?;
         let (mode, rest) = rest.split_once(" controllers=")?;
         let (controllers, user) = rest.split_once(" user=")?;
-        let mode = [Mode::Observe, Mode::Guard, Mode::Replace]
-            .into_iter()
-            .find(|candidate| candidate.name() == mode)?;
+        let mode =
+            [Mode::Observe, Mode::Guard, Mode::Replace].into_iter().find(|candidate| candidate.name() == mode)?;
         let controllers: Vec<String> = controllers.split(',').map(str::to_owned).collect();
         let controllers = registry::parse_list(&controllers).ok()?;
         let is_its = lease["spec"]["holderIdentity"] == holder;
@@ -154,10 +153,7 @@ pub(crate) fn describe_settings(mode: Mode, controllers: &[Name]) -> String {
 
 /// Reads the account of this process, and checks whether the policies let it write the objects of fencing, if it
 /// fences.
-async fn check_account(
-    connection: &Connection,
-    fences: bool,
-) -> Result<Result<String, Denied>, AccountError> {
+async fn check_account(connection: &Connection, fences: bool) -> Result<Result<String, Denied>, AccountError> {
     let user = operator_requests::whoami(connection).await?;
     if !fences {
         return Ok(Ok(user));
@@ -188,12 +184,7 @@ pub(crate) struct AccountCheck {
 }
 
 impl AccountCheck {
-    pub(crate) const fn new(
-        connection: Connection,
-        env: Env,
-        user: Arc<OnceLock<String>>,
-        fences: bool,
-    ) -> Self {
+    pub(crate) const fn new(connection: Connection, env: Env, user: Arc<OnceLock<String>>, fences: bool) -> Self {
         Self { connection, env, user, fences }
     }
 
@@ -252,9 +243,8 @@ mod tests {
     #[test]
     fn policies_name_an_account_if_they_deny_all_others() {
         let fence = policy("a-fence", "pod-safety.dev", CONDITION);
-        let named_by = |policy: &Value, action: &str| {
-            policy_accounts(std::slice::from_ref(policy), &[binding("a-fence", action)])
-        };
+        let named_by =
+            |policy: &Value, action: &str| policy_accounts(std::slice::from_ref(policy), &[binding("a-fence", action)]);
         assert_eq!(
             named_by(&fence, "Deny"),
             [PolicyAccount { policy: "a-fence".to_owned(), account: ACCOUNT.to_owned() }]

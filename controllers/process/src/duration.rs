@@ -38,12 +38,7 @@ pub fn between(text: &str, least: Duration, most: Duration, allowed: &str) -> Re
     parse_within(text, signed(least), signed(most), allowed)
 }
 
-fn parse_within(
-    text: &str,
-    least: SignedDuration,
-    most: SignedDuration,
-    allowed: &str,
-) -> Result<Duration, String> {
+fn parse_within(text: &str, least: SignedDuration, most: SignedDuration, allowed: &str) -> Result<Duration, String> {
     // Go writes zero without a unit.
     let parsed = if text == "0" { Some(SignedDuration::ZERO) } else { parse_go(text) };
     let parsed = parsed.ok_or_else(|| format!("not a duration; {allowed}"))?;
@@ -107,12 +102,9 @@ mod tests {
     fn history_is_kept_for_a_second_to_ten_years_or_indefinitely() {
         assert_eq!(history("2160h"), Ok(Duration::from_hours(2160)));
         assert_eq!((history("0"), history("0s")), (Ok(Duration::ZERO), Ok(Duration::ZERO)));
-        for (text, problem) in [
-            ("59ms", "too short"),
-            ("87601h", "too long"),
-            ("forever", "not a duration"),
-            ("-1h", "negative"),
-        ] {
+        for (text, problem) in
+            [("59ms", "too short"), ("87601h", "too long"), ("forever", "not a duration"), ("-1h", "negative")]
+        {
             let error = history(text).unwrap_err();
             assert!(error.contains(problem) && error.contains("allowed is 1s to 87600h"), "{text}: {error}");
         }

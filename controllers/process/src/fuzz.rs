@@ -102,8 +102,7 @@ fn fence_device() -> Obj {
 }
 
 fn fence_policy() -> Obj {
-    let level =
-        json!({ "name": "bmc", "attempts": 2, "devices": [{ "namespace": "fencing", "name": "bmc" }] });
+    let level = json!({ "name": "bmc", "attempts": 2, "devices": [{ "namespace": "fencing", "name": "bmc" }] });
     let brakes = json!({ "cooldownSeconds": 0, "maxConcurrent": 10, "maxUnhealthyZonePercent": 100 });
     let spec = json!({ "levels": [level], "when": "Always", "brakes": brakes, "rounds": 2, "priority": 1 });
     named("p").set("/spec", spec)
@@ -116,9 +115,7 @@ fn node_fence() -> Obj {
     let status = json!({ "phase": "Fencing", "attempts": [attempt], "gates": [{ "name": "Quorum", "holds": true, "message": "" }],
         "evidence": "e", "conditions": [] });
     let trigger = json!({ "kind": "Detected", "reason": "silent" });
-    named("f")
-        .set("/spec", json!({ "node": incarnation(), "policy": "p", "trigger": trigger }))
-        .set("/status", status)
+    named("f").set("/spec", json!({ "node": incarnation(), "policy": "p", "trigger": trigger })).set("/status", status)
 }
 
 fn evidence() -> Obj {
@@ -155,9 +152,7 @@ fn seed(kind: Kind) -> Obj {
         Kind::Attachments => {
             named("va").set("/spec", json!({ "nodeName": "n", "source": { "persistentVolumeName": "v" } }))
         }
-        Kind::VolumeLeases => {
-            objects::volume_lease("v", Some("n/uid-n/b0000000-0000-4000-8000-00000000000a"))
-        }
+        Kind::VolumeLeases => objects::volume_lease("v", Some("n/uid-n/b0000000-0000-4000-8000-00000000000a")),
         Kind::EvictionRequests => objects::eviction_request("r", "p", "example.com/r"),
         Kind::Evictions => objects::eviction("pod-1-p", "p").responders(&[
             ("example.com/a", 10_000, "Active"),
@@ -188,11 +183,9 @@ fn recorded(kind: Kind) -> Option<&'static [u8]> {
         Kind::Attachments => recorded!("attachment"),
         Kind::EvictionRequests => recorded!("evictionrequest"),
         Kind::Evictions => recorded!("eviction"),
-        Kind::FenceDevices
-        | Kind::FencePolicies
-        | Kind::NodeFences
-        | Kind::FenceEvidences
-        | Kind::Remediations => return None,
+        Kind::FenceDevices | Kind::FencePolicies | Kind::NodeFences | Kind::FenceEvidences | Kind::Remediations => {
+            return None;
+        }
     })
 }
 
@@ -258,11 +251,8 @@ fn decisions(view: &View<'_>, now: Mono, mode: Mode) -> Vec<Decision<String>> {
         agent_reports: (mode == Mode::Guard).then(|| "pod-safety".into()),
     };
     let budgets = disruption::Config { stale_pod_timeout: Duration::from_secs(120) };
-    let lost = node_lifecycle::Config {
-        mode,
-        led_since: Some(Mono::default()),
-        ..node_lifecycle::Config::kcm_defaults()
-    };
+    let lost =
+        node_lifecycle::Config { mode, led_since: Some(Mono::default()), ..node_lifecycle::Config::kcm_defaults() };
     let history = Some(Duration::from_secs(600));
     let fence = fencing::Config {
         mode,
@@ -276,8 +266,7 @@ fn decisions(view: &View<'_>, now: Mono, mode: Mode) -> Vec<Decision<String>> {
     let mut all = vec![pod_gc::decide(&pod_gc::Key::Terminated, view, now, &gc).map(describe)];
     for node in &keys.nodes {
         all.push(pod_gc::decide(&pod_gc::Key::Node(Arc::clone(node)), view, now, &gc).map(describe));
-        for key in [node_lifecycle::Key::Node(Arc::clone(node)), node_lifecycle::Key::Pods(Arc::clone(node))]
-        {
+        for key in [node_lifecycle::Key::Node(Arc::clone(node)), node_lifecycle::Key::Pods(Arc::clone(node))] {
             all.push(node_lifecycle::decide(&key, view, now, &lost).map(describe));
         }
         all.push(taint_eviction::decide(&taint_eviction::Key(Arc::clone(node)), view, now).map(describe));
@@ -285,23 +274,14 @@ fn decisions(view: &View<'_>, now: Mono, mode: Mode) -> Vec<Decision<String>> {
     }
     for pod in &keys.pods {
         all.push(pod_gc::decide(&pod_gc::Key::Unscheduled(pod.clone()), view, now, &gc).map(describe));
-        all.push(
-            disruption::decide(&disruption::Key::StalePod(pod.clone()), view, now, &budgets).map(describe),
-        );
-        all.push(
-            volume_guard::decide(&volume_guard::Key::Gate(pod.clone()), view, now, &guard).map(describe),
-        );
+        all.push(disruption::decide(&disruption::Key::StalePod(pod.clone()), view, now, &budgets).map(describe));
+        all.push(volume_guard::decide(&volume_guard::Key::Gate(pod.clone()), view, now, &guard).map(describe));
     }
     for budget in &keys.budgets {
-        all.push(
-            disruption::decide(&disruption::Key::Budget(budget.clone()), view, now, &budgets).map(describe),
-        );
+        all.push(disruption::decide(&disruption::Key::Budget(budget.clone()), view, now, &budgets).map(describe));
     }
     for volume in &keys.volumes {
-        all.push(
-            volume_guard::decide(&volume_guard::Key::Volume(Arc::clone(volume)), view, now, &guard)
-                .map(describe),
-        );
+        all.push(volume_guard::decide(&volume_guard::Key::Volume(Arc::clone(volume)), view, now, &guard).map(describe));
     }
     for device in &keys.devices {
         all.push(fencing::decide(&fencing::Key::Device(device.clone()), view, now, &fence).map(describe));
@@ -354,11 +334,7 @@ fn every_controller_decides_about_any_objects() {
         for _ in 0..=draw.below(CHANGES) {
             let kind = *draw.one_of(Kind::ALL).unwrap();
             match draw.below(12) {
-                0 => world.remove(
-                    kind,
-                    draw.one_of(&["uid-n", "uid-p", "uid-bmc", "uid-f"]).unwrap(),
-                    at(second),
-                ),
+                0 => world.remove(kind, draw.one_of(&["uid-n", "uid-p", "uid-bmc", "uid-f"]).unwrap(), at(second)),
                 1 => world.record_absence_read("n", at(second)),
                 2 => second += draw.below(400) as u64,
                 3 => world.set_unreachable_before_node_deleted("n"),

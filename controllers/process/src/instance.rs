@@ -178,11 +178,7 @@ fn verifier_config(config: &Config) -> VerifierConfig {
 
 /// Which process may write before a leader is elected.
 fn leadership(config: &Config) -> Arc<Leadership> {
-    if config.lease.is_some() || config.mode == Mode::Observe {
-        Leadership::none()
-    } else {
-        Leadership::always()
-    }
+    if config.lease.is_some() || config.mode == Mode::Observe { Leadership::none() } else { Leadership::always() }
 }
 
 /// Serves the admin pages in the background.
@@ -215,25 +211,13 @@ fn start_controllers(
                 start(PodGc::new(config.pod_gc.clone(), metrics.registry())?, context, heartbeats, running);
             }
             Name::Disruption => {
-                start(
-                    Disruption::new(config.disruption.clone(), metrics.registry())?,
-                    context,
-                    heartbeats,
-                    running,
-                );
+                start(Disruption::new(config.disruption.clone(), metrics.registry())?, context, heartbeats, running);
             }
-            Name::TaintEviction => {
-                start(TaintEviction::new(metrics.registry())?, context, heartbeats, running)
-            }
+            Name::TaintEviction => start(TaintEviction::new(metrics.registry())?, context, heartbeats, running),
             Name::NodeLifecycle => {
                 let settings = node_lifecycle::Config { mode: config.mode, ..config.node_lifecycle.clone() };
                 let leadership = Arc::clone(&running.leadership);
-                start(
-                    NodeLifecycle::new(settings, leadership, metrics.registry())?,
-                    context,
-                    heartbeats,
-                    running,
-                );
+                start(NodeLifecycle::new(settings, leadership, metrics.registry())?, context, heartbeats, running);
             }
             Name::Fencing => {
                 let guards_volumes = config.controllers.contains(&Name::VolumeGuard);
@@ -248,28 +232,16 @@ fn start_controllers(
                 };
                 start(Fencing::new(settings, metrics.registry())?, context, heartbeats, running);
             }
-            Name::Eviction => {
-                start(EvictionController::new(metrics.registry())?, context, heartbeats, running)
-            }
+            Name::Eviction => start(EvictionController::new(metrics.registry())?, context, heartbeats, running),
             Name::VolumeGuard => {
-                start(
-                    VolumeGuard::new(config.volume_guard.clone(), metrics.registry())?,
-                    context,
-                    heartbeats,
-                    running,
-                );
+                start(VolumeGuard::new(config.volume_guard.clone(), metrics.registry())?, context, heartbeats, running);
             }
         }
     }
     Ok(())
 }
 
-fn start<C: Controller>(
-    controller: C,
-    context: &ControllerContext,
-    heartbeats: &LoopHeartbeats,
-    running: &Running,
-) {
+fn start<C: Controller>(controller: C, context: &ControllerContext, heartbeats: &LoopHeartbeats, running: &Running) {
     let name = C::NAME;
     context.holds.register(name, &C::Hold::reason_names());
     let controller_loop = ControllerLoop::new(controller, context.clone());
@@ -307,10 +279,8 @@ async fn lead(config: Config, connection: Connection, metrics: Metrics, running:
         let _closed = stop.wait_for(|stop| *stop).await;
         return;
     };
-    let mut elector =
-        Elector::new(lease, connection, env.clone(), metrics.lease.clone(), Arc::clone(&leadership));
-    elector =
-        elector.with_settings(account::describe_settings(config.mode, &config.controllers), config.user);
+    let mut elector = Elector::new(lease, connection, env.clone(), metrics.lease.clone(), Arc::clone(&leadership));
+    elector = elector.with_settings(account::describe_settings(config.mode, &config.controllers), config.user);
     let mut changes = leadership.subscribe();
     let abandoner = Arc::clone(&authority);
     env.spawner.spawn(

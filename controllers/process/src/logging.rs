@@ -73,9 +73,6 @@ mod tests {
         let mut written = Vec::new();
         let entry = "INFO held why=\"x\n2026-11-24  INFO forged\" \u{1b}[2J\n";
         SanitizedWriter(&mut written).write_all(entry.as_bytes()).unwrap();
-        assert_eq!(
-            String::from_utf8(written).unwrap(),
-            "INFO held why=\"x\\n2026-11-24  INFO forged\" \\u{1b}[2J\n"
-        );
+        assert_eq!(String::from_utf8(written).unwrap(), "INFO held why=\"x\\n2026-11-24  INFO forged\" \\u{1b}[2J\n");
     }
 }

@@ -91,9 +91,7 @@ impl Name {
     #[must_use]
     pub const fn is_on_by_default(self) -> bool {
         match self {
-            Self::PodGc | Self::Disruption | Self::NodeLifecycle | Self::TaintEviction | Self::Fencing => {
-                true
-            }
+            Self::PodGc | Self::Disruption | Self::NodeLifecycle | Self::TaintEviction | Self::Fencing => true,
             Self::VolumeGuard | Self::Eviction => false,
         }
     }
@@ -130,8 +128,7 @@ pub fn parse_list(words: &[String]) -> Result<Vec<Name>, BadControllers> {
             on.push(name);
         }
     }
-    let is_selected =
-        |name: &Name| on.contains(name) || (all && name.is_on_by_default() && !off.contains(name));
+    let is_selected = |name: &Name| on.contains(name) || (all && name.is_on_by_default() && !off.contains(name));
     let list: Vec<Name> = Name::ALL.iter().copied().filter(is_selected).collect();
     if list.is_empty() { Err(BadControllers::None) } else { Ok(list) }
 }
@@ -150,9 +147,7 @@ mod tests {
             select("*"),
             Ok(vec![Name::PodGc, Name::Disruption, Name::NodeLifecycle, Name::TaintEviction, Name::Fencing])
         );
-        let but = select(
-            "*,-disruption-controller,-nodelifecycle,-taint-eviction-controller,-fencing,-volume-guard",
-        );
+        let but = select("*,-disruption-controller,-nodelifecycle,-taint-eviction-controller,-fencing,-volume-guard");
         assert_eq!(but, Ok(vec![Name::PodGc]));
     }
 
@@ -172,8 +167,7 @@ mod tests {
     fn an_unknown_name_is_reported_with_the_known_ones() {
         let message = select("*,nosuch").unwrap_err().to_string();
         assert!(
-            message
-                .starts_with(r#""nosuch" is not in the list of known controllers: pod-gc (or pod-garbage"#),
+            message.starts_with(r#""nosuch" is not in the list of known controllers: pod-gc (or pod-garbage"#),
             "{message}"
         );
         assert_eq!(select("*,-nosuch"), Err(BadControllers::Unknown("-nosuch".to_owned())));
@@ -182,19 +176,13 @@ mod tests {
     #[test]
     fn the_volume_guard_runs_only_if_named() {
         let all = [Name::PodGc, Name::Disruption, Name::NodeLifecycle, Name::TaintEviction, Name::Fencing];
-        assert_eq!(
-            select("*,volume-guard").unwrap(),
-            all.into_iter().chain([Name::VolumeGuard]).collect::<Vec<_>>()
-        );
+        assert_eq!(select("*,volume-guard").unwrap(), all.into_iter().chain([Name::VolumeGuard]).collect::<Vec<_>>());
         assert_eq!(select("volume-guard"), Ok(vec![Name::VolumeGuard]));
         assert_eq!(select("eviction"), Ok(vec![Name::Eviction]));
     }
 
     #[test]
     fn nothing_to_run_is_an_error() {
-        assert_eq!(
-            select("*,-pod-gc,-disruption,-node-lifecycle,-taint-eviction,-fencing"),
-            Err(BadControllers::None)
-        );
+        assert_eq!(select("*,-pod-gc,-disruption,-node-lifecycle,-taint-eviction,-fencing"), Err(BadControllers::None));
     }
 }

@@ -230,12 +230,7 @@ struct ElectionArgs {
     leader_elect_resource_lock: Lock,
 
     /// The name of the lease
-    #[arg(
-        long,
-        value_name = "NAME",
-        default_value = "pod-safety",
-        env = "POD_SAFETY_LEADER_ELECT_RESOURCE_NAME"
-    )]
+    #[arg(long, value_name = "NAME", default_value = "pod-safety", env = "POD_SAFETY_LEADER_ELECT_RESOURCE_NAME")]
     leader_elect_resource_name: String,
 
     /// The namespace of the lease
@@ -500,8 +495,7 @@ async fn run(config: Config, connect: &ConnectOptions, agents: AgentLocation) ->
     if writes {
         account_check.check_first().await?;
     }
-    let denied =
-        async { if writes { account_check.wait_until_denied().await } else { std::future::pending().await } };
+    let denied = async { if writes { account_check.wait_until_denied().await } else { std::future::pending().await } };
     let names: Vec<_> = config.controllers.iter().map(|name| name.as_str()).collect();
     tracing::info!(version = env!("CARGO_PKG_VERSION"), mode = config.mode.name(), controllers = names.join(","), identity = %config.identity, "starts");
     let devices = Arc::new(Devices::new(env.clone(), agents));

@@ -32,8 +32,7 @@ pub fn line(text: &str) -> Cow<'_, str> {
     if !text.contains(is_control) {
         return Cow::Borrowed(text);
     }
-    let escaped =
-        text.chars().map(|letter| if is_control(letter) { escape(letter) } else { letter.to_string() });
+    let escaped = text.chars().map(|letter| if is_control(letter) { escape(letter) } else { letter.to_string() });
     Cow::Owned(escaped.collect())
 }
 

@@ -90,17 +90,13 @@ fn pod_line(pod: &PodView, snapshot: &Snapshot) -> Line<'static> {
         (false, "") => "Pending",
         (false, phase) => phase,
     };
-    let (truth, style) =
-        match (runs, is_doubled(&pod.identity, snapshot), pod.terminating || state == "Running") {
-            (true, true, _) => ("TWO COPIES RUN", BAD),
-            (true, false, _) => ("process runs", GOOD),
-            (false, _, true) => ("no process", WARN),
-            (false, _, false) => ("", DIM),
-        };
-    Line::from(vec![
-        Span::from(format!("    {:<10}{state:<13}", short(&pod.identity))),
-        Span::styled(truth, style),
-    ])
+    let (truth, style) = match (runs, is_doubled(&pod.identity, snapshot), pod.terminating || state == "Running") {
+        (true, true, _) => ("TWO COPIES RUN", BAD),
+        (true, false, _) => ("process runs", GOOD),
+        (false, _, true) => ("no process", WARN),
+        (false, _, false) => ("", DIM),
+    };
+    Line::from(vec![Span::from(format!("    {:<10}{state:<13}", short(&pod.identity))), Span::styled(truth, style)])
 }
 
 /// A process that no API object shows.

@@ -143,8 +143,7 @@ impl Args {
 
     /// Returns whether the run succeeded.
     pub(super) fn main(self) -> anyhow::Result<bool> {
-        let Self { scenario, list_scenarios, seed, speed, subject, plain, serve, write_kubeconfig, record } =
-            self;
+        let Self { scenario, list_scenarios, seed, speed, subject, plain, serve, write_kubeconfig, record } = self;
         let mut scenarios = shipped()?;
         if list_scenarios {
             pod_safety_cli::print(&format_list(&scenarios))?;
@@ -193,10 +192,7 @@ pub(super) fn exit_code(done: anyhow::Result<bool>) -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            pod_safety_cli::print_stderr(&sanitize::line(&format!(
-                "pod-safety: {}",
-                error_chain(error.as_ref())
-            )));
+            pod_safety_cli::print_stderr(&sanitize::line(&format!("pod-safety: {}", error_chain(error.as_ref()))));
             if error.is::<BadUse>() { ExitCode::from(pod_safety_cli::USAGE) } else { ExitCode::FAILURE }
         }
     }

@@ -101,9 +101,7 @@ fn terminating_pods(show: &Show, calm: bool) -> Vec<Line<'static>> {
     let label = show.contender.label();
     let waiting = show.snapshot.pods.iter().filter(|pod| pod.terminating);
     let mut lines: Vec<_> = waiting
-        .map(|pod| {
-            Line::styled(format!("{}: Terminating. {label} gives no reason.", short(&pod.identity)), WARN)
-        })
+        .map(|pod| Line::styled(format!("{}: Terminating. {label} gives no reason.", short(&pod.identity)), WARN))
         .collect();
     if lines.is_empty() && calm {
         lines.push(Line::styled(format!("No pod waits. ({label} gives no reasons.)"), DIM));
@@ -133,8 +131,7 @@ pub(super) fn comparison_lines(show: &Show, narrow: bool, short_of_lines: bool) 
     let line = |(contender, outcome): (Contender, &pod_safety_simulator::world::Outcome)| {
         let label = Span::from(format!("{:<24}", contender.label()));
         let label = if contender == show.contender { label.bold().cyan() } else { label };
-        let (away, twice) =
-            (outcome.presence.away(show.snapshot.at), outcome.presence.twice(show.snapshot.at));
+        let (away, twice) = (outcome.presence.away(show.snapshot.at), outcome.presence.twice(show.snapshot.at));
         let away = match away {
             None => Span::styled("no pod away", DIM),
             Some(away) => {
@@ -148,9 +145,7 @@ pub(super) fn comparison_lines(show: &Show, narrow: bool, short_of_lines: bool) 
         };
         let twice = match twice {
             None => Span::styled("never two copies", DIM),
-            Some(twice) if twice.goes_on => {
-                Span::styled(format!("TWO COPIES WRITE {}", spelled(twice.lasted)), BAD)
-            }
+            Some(twice) if twice.goes_on => Span::styled(format!("TWO COPIES WRITE {}", spelled(twice.lasted)), BAD),
             Some(twice) => Span::styled(format!("two copies wrote {}", spelled(twice.lasted)), BAD),
         };
         if narrow {

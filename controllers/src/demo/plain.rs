@@ -51,8 +51,8 @@ pub(super) fn run_scenario(
 ) -> anyhow::Result<Outcome> {
     let each = frame_interval(hosting.is_open(), speed);
     let pace = Pace { each, speed, from: Duration::ZERO, ends: true };
-    let stage = LiveRun::open(&hosting.plan(&scenario.plan), contender.subject(launch), pace)
-        .context("starting a thread")?;
+    let stage =
+        LiveRun::open(&hosting.plan(&scenario.plan), contender.subject(launch), pace).context("starting a thread")?;
     if let Some(url) = hosting.serve(&stage)? {
         print(&format!("kubectl --server {url}\n"))?;
         if let Some(file) = hosting.kubeconfig() {
@@ -60,8 +60,7 @@ pub(super) fn run_scenario(
         }
     }
     while let Some(snapshot) = stage.wait() {
-        let lines =
-            snapshot.news.iter().map(|news| format!("{:>9.3}s  {}\n", news.at.as_secs_f64(), news.text));
+        let lines = snapshot.news.iter().map(|news| format!("{:>9.3}s  {}\n", news.at.as_secs_f64(), news.text));
         let lines: String = lines.collect();
         print(&lines)?;
     }

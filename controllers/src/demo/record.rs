@@ -48,8 +48,7 @@ pub(super) fn play(show: Show, file: &Path) -> anyhow::Result<()> {
     let cast = cast(&film)?;
     std::fs::write(file, &cast).with_context(|| name.to_string())?;
     let seconds = film.length.as_secs();
-    let message =
-        format!("wrote {name}: {seconds} seconds of {WIDTH}x{HEIGHT}; play it with: asciinema play {name}\n");
+    let message = format!("wrote {name}: {seconds} seconds of {WIDTH}x{HEIGHT}; play it with: asciinema play {name}\n");
     print(&message)?;
     Ok(())
 }

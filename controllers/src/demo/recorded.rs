@@ -15,9 +15,8 @@ use super::tests::golden;
 /// The maximum size of the picture in README.
 const MOST_BYTES: usize = 60_000;
 
-static FILM: LazyLock<Recording> = LazyLock::new(|| {
-    record_demo(Show::new(shipped().unwrap(), 0, Contender::PodSafety, super::SPEED)).unwrap()
-});
+static FILM: LazyLock<Recording> =
+    LazyLock::new(|| record_demo(Show::new(shipped().unwrap(), 0, Contender::PodSafety, super::SPEED)).unwrap());
 
 fn rows(picture: &Buffer) -> Vec<String> {
     let row = |y| (0..picture.area.width).map(|x| picture[(x, y)].symbol()).collect();
@@ -62,10 +61,7 @@ fn replay(cast: &str) -> Vec<String> {
 fn the_cast_shows_a_terminal_what_was_recorded() {
     let cast = String::from_utf8(cast(&FILM).unwrap()).unwrap();
     let header: Value = serde_json::from_str(cast.lines().next().unwrap()).unwrap();
-    assert_eq!(
-        (&header["version"], &header["width"], &header["height"]),
-        (&2.into(), &80.into(), &24.into())
-    );
+    assert_eq!((&header["version"], &header["width"], &header["height"]), (&2.into(), &80.into(), &24.into()));
     let (_, last) = FILM.frames.last().unwrap();
     assert_eq!(replay(&cast), rows(last));
 }

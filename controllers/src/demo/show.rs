@@ -174,9 +174,7 @@ impl Show {
             }
             ('h', Machine::Cut | Machine::On | Machine::Off) => Some(Intervention::Reconnect(node)),
             ('h' | 'f' | 'r', Machine::Frozen) => Some(Intervention::Thaw(node)),
-            ('f', Machine::On | Machine::Cut) => {
-                Some(Intervention::Fault(Fault::Freeze { node, seconds: FOREVER }))
-            }
+            ('f', Machine::On | Machine::Cut) => Some(Intervention::Fault(Fault::Freeze { node, seconds: FOREVER })),
             ('o', Machine::On | Machine::Cut | Machine::Frozen) => {
                 Some(Intervention::Fault(Fault::PowerOff { node, back: None }))
             }

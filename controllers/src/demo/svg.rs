@@ -60,8 +60,7 @@ fn id(number: usize) -> String {
 /// The frames that are long enough to be read, and the last one.
 fn key_frames(film: &Recording) -> Vec<&(Duration, Buffer)> {
     let mut kept: Vec<&(Duration, Buffer)> = Vec::new();
-    let (last, others) =
-        film.frames.split_last().map_or((None, &[][..]), |(last, others)| (Some(last), others));
+    let (last, others) = film.frames.split_last().map_or((None, &[][..]), |(last, others)| (Some(last), others));
     for picture in others {
         if kept.last().is_none_or(|(before, _)| picture.0 >= *before + MIN_FRAME) {
             kept.push(picture);
@@ -72,12 +71,10 @@ fn key_frames(film: &Recording) -> Vec<&(Duration, Buffer)> {
 }
 
 fn animation(pictures: &[&(Duration, Buffer)], lasts: Duration, width: u16) -> String {
-    let mut text =
-        format!(".film{{animation:film {:.1}s step-end infinite}}@keyframes film{{", lasts.as_secs_f64());
+    let mut text = format!(".film{{animation:film {:.1}s step-end infinite}}@keyframes film{{", lasts.as_secs_f64());
     for (place, (at, _)) in pictures.iter().enumerate() {
         let percent = 100.0 * at.as_secs_f64() / lasts.as_secs_f64();
-        let _written =
-            write!(text, "{percent:.2}%{{transform:translate(-{}px)}}", usize::from(width) * place);
+        let _written = write!(text, "{percent:.2}%{{transform:translate(-{}px)}}", usize::from(width) * place);
     }
     text.push('}');
     text
@@ -85,8 +82,7 @@ fn animation(pictures: &[&(Duration, Buffer)], lasts: Duration, width: u16) -> S
 
 /// A row of a frame; empty if there is nothing visible.
 fn row(picture: &Buffer, y: u16) -> String {
-    let cells: Vec<(u16, &Cell)> =
-        (0..picture.area.width).filter_map(|x| Some((x, picture.cell((x, y))?))).collect();
+    let cells: Vec<(u16, &Cell)> = (0..picture.area.width).filter_map(|x| Some((x, picture.cell((x, y))?))).collect();
     let mut text = String::new();
     for run in cells.chunk_by(|(_, one), (_, next)| class(one) == class(next)) {
         let Some((x, first)) = run.first() else { continue };
@@ -94,8 +90,7 @@ fn row(picture: &Buffer, y: u16) -> String {
         let (x, pixels) = (x * CELL.0, |words: &str| words.chars().count() * usize::from(CELL.0));
         if first.modifier.contains(Modifier::REVERSED) {
             let (width, height) = (pixels(&words), CELL.1);
-            let _written =
-                write!(text, "<rect class=\"i\" x=\"{x}\" width=\"{width}\" height=\"{height}\"/>");
+            let _written = write!(text, "<rect class=\"i\" x=\"{x}\" width=\"{width}\" height=\"{height}\"/>");
         }
         if !words.trim().is_empty() {
             let (class, words) = (class(first), words.trim_end());

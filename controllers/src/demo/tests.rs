@@ -57,12 +57,7 @@ fn moment() -> Snapshot {
             pod("data-2", "cccc2", "", false),
         ],
         processes: vec![process("data-1", "bbbb1", "node-0"), process("data-1", "dddd3", "node-1")],
-        replicas: vec![ReplicaView {
-            name: "replica-0".to_owned(),
-            running: true,
-            paused: false,
-            leads: true,
-        }],
+        replicas: vec![ReplicaView { name: "replica-0".to_owned(), running: true, paused: false, leads: true }],
         budgets: vec![BudgetView {
             name: "shop-0".to_owned(),
             allowed: 1,
@@ -183,11 +178,7 @@ fn bug_a_large_terminal_was_half_empty() {
     let screen = screen_of(&busy(), 200, 50);
     let lines = screen.iter().filter(|line| line.contains("says that it is not ready")).count();
     let empty = screen.iter().filter(|line| line.trim().is_empty()).count();
-    assert!(
-        lines >= 20 && empty <= 3,
-        "{lines} lines have events, {empty} are empty:\n{}",
-        screen.join("\n")
-    );
+    assert!(lines >= 20 && empty <= 3, "{lines} lines have events, {empty} are empty:\n{}", screen.join("\n"));
 }
 
 /// The panel showed "No pod waits." for a database whose node was cut off for 35 s.
@@ -195,10 +186,7 @@ fn bug_a_large_terminal_was_half_empty() {
 fn bug_an_unnoticed_cut_off_node_was_shown_as_nothing() {
     let cut = |at: u64, said: &str, holds: Vec<HoldView>| Snapshot {
         at: Duration::from_secs(at),
-        nodes: vec![NodeView {
-            condition_summary: said.to_owned(),
-            ..node("node-0", "a", Machine::Cut, true)
-        }],
+        nodes: vec![NodeView { condition_summary: said.to_owned(), ..node("node-0", "a", Machine::Cut, true) }],
         pods: vec![pod("data-0", "a", "node-0", false)],
         holds,
         ..Snapshot::default()
@@ -283,14 +271,8 @@ fn keys_act_on_the_selected_node_as_it_is() {
     let cut = letter(&mut show, 'c');
     assert!(matches!(cut, UserAction::Deed(Intervention::Fault(Fault::CutNode { node: 0, .. }))), "{cut:?}");
     let frozen = letter(&mut show, 'f');
-    assert!(
-        matches!(frozen, UserAction::Deed(Intervention::Fault(Fault::Freeze { node: 0, .. }))),
-        "{frozen:?}"
-    );
-    assert_eq!(
-        letter(&mut show, 'o'),
-        UserAction::Deed(Intervention::Fault(Fault::PowerOff { node: 0, back: None }))
-    );
+    assert!(matches!(frozen, UserAction::Deed(Intervention::Fault(Fault::Freeze { node: 0, .. }))), "{frozen:?}");
+    assert_eq!(letter(&mut show, 'o'), UserAction::Deed(Intervention::Fault(Fault::PowerOff { node: 0, back: None })));
     assert_eq!(letter(&mut show, 'd'), UserAction::Deed(Intervention::Fault(Fault::DeleteNode { node: 0 })));
     assert_eq!(letter(&mut show, 'r'), UserAction::None, "it has power");
 
@@ -356,10 +338,7 @@ fn scenarios_are_chosen_by_name_or_number() {
     assert_eq!(find_scenario(&scenarios, Some("2")).unwrap(), 1);
     for unknown in ["0", &*(scenarios.len() + 1).to_string(), "nosuch"] {
         let message = find_scenario(&scenarios, Some(unknown)).unwrap_err().to_string();
-        assert!(
-            message.contains(unknown) && message.contains("known are database, two-losses,"),
-            "{message}"
-        );
+        assert!(message.contains(unknown) && message.contains("known are database, two-losses,"), "{message}");
     }
     assert_eq!(format_list(&scenarios).lines().count(), scenarios.len());
     for (at, scenario) in scenarios.iter().enumerate() {
@@ -377,10 +356,7 @@ fn the_verdict_names_what_was_broken_and_how_often() {
     let kcm = comparison.outcome(Contender::KubeControllerManager).unwrap();
     let theirs = plain::verdict(Contender::KubeControllerManager, kcm, true);
     let count = kcm.broken[&Invariant::AtMostOne];
-    assert!(
-        theirs.contains("broke rules") && theirs.contains(&format!("S1 at most one: {count}\n")),
-        "{theirs}"
-    );
+    assert!(theirs.contains("broke rules") && theirs.contains(&format!("S1 at most one: {count}\n")), "{theirs}");
     let plain = plain::verdict(Contender::KubeControllerManager, kcm, false);
     assert!(plain.contains("RULE BROKEN: data-") && !plain.contains("S1"), "{plain}");
 }

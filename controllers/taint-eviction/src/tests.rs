@@ -80,8 +80,7 @@ type Case = (&'static str, Vec<Value>, Vec<Value>, u64, &'static [&'static str])
 /// for up to an hour more.
 #[test]
 fn a_taint_stamped_by_a_slow_clock_is_tolerated_no_longer_than_from_when_it_was_seen() {
-    let bound =
-        pod("a", &[toleration("k", Some(300))]).set("/metadata/creationTimestamp", json!(timestamp(-60)));
+    let bound = pod("a", &[toleration("k", Some(300))]).set("/metadata/creationTimestamp", json!(timestamp(-60)));
     let world = World::listed();
     world.set_wall_time(START_SECONDS - 3_600, at(0));
     world.apply(Kind::Pods, &bound, at(0));
@@ -154,10 +153,7 @@ fn a_held_pod_names_its_taint_and_remaining_time() {
     let world = world(&[taint("k", Some(-100))], &[pod("a", &[toleration("k", Some(300))])]);
     let held = decide_at(&world, 0);
     let message = held.holds[0].1.to_string();
-    assert_eq!(
-        message,
-        "the pod tolerates the taint k:NoExecute of node n for another 200s; then it is deleted"
-    );
+    assert_eq!(message, "the pod tolerates the taint k:NoExecute of node n for another 200s; then it is deleted");
     assert_eq!(held.requeue_at, Some(at(10)), "the numbers stay true");
     assert_eq!(decide_at(&world, 195).requeue_at, Some(at(200)));
     let due = decide_at(&world, 230);
@@ -243,11 +239,7 @@ fn changed_tolerations_and_taints_count_at_once() {
     world.apply(Kind::Nodes, &node(&[taint("k", Some(0)), taint("l", Some(119))]), at(119));
     assert_eq!(describe(&decide_at(&world, 119)), ["a 60"], "a second taint, for a shorter time");
     world.apply(Kind::Nodes, &node(&[taint("k", Some(0))]), at(120));
-    assert_eq!(
-        describe(&decide_at(&world, 120)),
-        ["a 180"],
-        "the second taint is gone, and its time with it"
-    );
+    assert_eq!(describe(&decide_at(&world, 120)), ["a 180"], "the second taint is gone, and its time with it");
     world.apply(Kind::Nodes, &node(&[]), at(121));
     assert!(describe(&decide_at(&world, 9_999)).is_empty(), "all taints are gone");
 }
@@ -302,11 +294,7 @@ fn unsynced_or_stale_caches_hold() {
     let held = decide_at(&world, 1);
     assert_eq!((held.intents.len(), held.holds[0].1.reason()), (0, "NodeUnreadable"));
     world.remove(Kind::Nodes, "uid-n", at(2));
-    assert_eq!(
-        decide_at(&world, 2),
-        Decision::default(),
-        "the pods of a node that is gone are not its business"
-    );
+    assert_eq!(decide_at(&world, 2), Decision::default(), "the pods of a node that is gone are not its business");
     world.apply(Kind::Nodes, &node(&[taint("k", Some(0))]), at(3));
     let silent = decide(&Key("n".into()), &world.read().view(), at(500));
     assert_eq!((silent.intents.len(), silent.holds[0].1.reason()), (0, "Stale"));
@@ -345,8 +333,7 @@ fn deletions_are_counted_in_seconds_since_they_were_due() {
     let world = world(&[taint("k", Some(0))], &[pod("a", &[toleration("k", Some(10))])]);
     let decision = decide_at(&world, 12);
     let [Intent::Delete(delete)] = decision.intents.as_slice() else { panic!("{decision:?}") };
-    for outcome in [Outcome::Ending, Outcome::Changed, Outcome::Gone, Outcome::Withdrawn, Outcome::NotLeader]
-    {
+    for outcome in [Outcome::Ending, Outcome::Changed, Outcome::Gone, Outcome::Withdrawn, Outcome::NotLeader] {
         controller.delete_completed(delete, &outcome, at(10) + Duration::from_millis(2_500));
     }
     let page = metrics_text(&registry);

@@ -8,8 +8,7 @@ use crate::schema;
 
 /// The API server's messages about a Redfish device with these additional fields.
 fn messages(fields: &Value) -> Vec<String> {
-    let device =
-        crate::engine::patched(json!({ "spec": { "driver": "Redfish" } }), json!({ "spec": fields }));
+    let device = crate::engine::patched(json!({ "spec": { "driver": "Redfish" } }), json!({ "spec": fields }));
     Validator::new()
         .validate(&schema("fencedevices"), &device, None)
         .iter()
@@ -39,9 +38,7 @@ fn attack_a_password_is_written_into_a_device() {
         "key_map",
         "background",
     ] {
-        for fields in
-            [json!({ "parameters": { name: "x" } }), json!({ "nodeParameters": { "w1": { name: "x" } } })]
-        {
+        for fields in [json!({ "parameters": { name: "x" } }), json!({ "nodeParameters": { "w1": { name: "x" } } })] {
             let refused = messages(&fields).iter().any(|message| message.contains(SAYS));
             assert_eq!(refused, is_secret_name(name), "{fields}: {:?}", messages(&fields));
         }

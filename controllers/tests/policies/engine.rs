@@ -49,9 +49,7 @@ impl Request {
     pub(crate) fn new(user: &str, act: &str) -> Self {
         let (operation, kind) = act.split_once(' ').unwrap();
         let (group, rest) = match kind.split_once('/') {
-            Some((group, rest)) if group.contains('.') || ["apps", "policy", "batch"].contains(&group) => {
-                (group, rest)
-            }
+            Some((group, rest)) if group.contains('.') || ["apps", "policy", "batch"].contains(&group) => (group, rest),
             _ => ("", kind),
         };
         let (resource, subresource) = rest.split_once('/').unwrap_or((rest, ""));
@@ -208,8 +206,7 @@ impl Policy {
         let whole = policy["metadata"]["name"].as_str().unwrap();
         let name = whole.trim_start_matches("pod-safety-").trim_start_matches("keeper-").to_owned();
         let list = |field: &str| policy["spec"][field].as_array().cloned().unwrap_or_default();
-        let made =
-            |what: &str, at: usize, text: &Value| Expression::compile(format!("{name}, {what} {at}"), text);
+        let made = |what: &str, at: usize, text: &Value| Expression::compile(format!("{name}, {what} {at}"), text);
         let all = |what: &str, from: &str, field: &str| -> Vec<Expression> {
             list(from).iter().enumerate().map(|(at, one)| made(what, at, &one[field])).collect()
         };
@@ -224,12 +221,7 @@ impl Policy {
         let variables =
             list("variables").iter().map(|one| one["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>();
         Self {
-            rules: policy["spec"]["matchConstraints"]["resourceRules"]
-                .as_array()
-                .unwrap()
-                .iter()
-                .map(rule)
-                .collect(),
+            rules: policy["spec"]["matchConstraints"]["resourceRules"].as_array().unwrap().iter().map(rule).collect(),
             conditions: all("condition", "matchConditions", "expression"),
             variables: variables.into_iter().zip(all("variable", "variables", "expression")).collect(),
             validations: expressions.into_iter().zip(messages).collect(),
@@ -244,8 +236,7 @@ impl Policy {
         }
         let mut context = context(request);
         // As in the API server, a false condition takes precedence over one that cannot be evaluated.
-        let conditions: Vec<_> =
-            self.conditions.iter().map(|condition| condition.is_true(&context)).collect();
+        let conditions: Vec<_> = self.conditions.iter().map(|condition| condition.is_true(&context)).collect();
         if conditions.iter().any(|met| matches!(met, Ok(false))) {
             return Ok(Verdict::NotAsked);
         }
@@ -272,8 +263,7 @@ impl Policy {
             if let Ok(value) = expression.program.execute(context) {
                 expression.was_true.store(true, Ordering::Relaxed);
                 evaluated.push((name.clone(), value));
-                let map =
-                    evaluated.iter().map(|(name, value)| (name.clone().into(), value.clone())).collect();
+                let map = evaluated.iter().map(|(name, value)| (name.clone().into(), value.clone())).collect();
                 context.add_variable_from_value("variables", Cel::Map(CelMap { map: Arc::new(map) }));
             }
         }
@@ -286,8 +276,7 @@ impl Policy {
             (!seen).then(|| format!("{} as {is}: {}", one.place, one.text))
         };
         let validations = self.validations.iter().map(|(one, _)| one);
-        let both =
-            self.conditions.iter().chain(validations).flat_map(|one| [lacks(one, true), lacks(one, false)]);
+        let both = self.conditions.iter().chain(validations).flat_map(|one| [lacks(one, true), lacks(one, false)]);
         let messages = self.validations.iter().map(|(_, message)| message);
         let once = messages.chain(&self.notes).chain(self.variables.iter().map(|(_, one)| one));
         both.chain(once.map(|one| lacks(one, true))).flatten().collect()
@@ -315,14 +304,11 @@ fn authorize(context: &mut Context<'static>, rights: &[&'static str]) {
     context.add_function("group", |This(_): This<Arc<String>>, group: Arc<String>| {
         if *group == "breakglass.pod-safety.dev" { String::new() } else { format!("{group}/") }
     });
-    context
-        .add_function("resource", |This(path): This<Arc<String>>, kind: Arc<String>| format!("{path}{kind}"));
-    context
-        .add_function("subresource", |This(path): This<Arc<String>>, of: Arc<String>| format!("{path}/{of}"));
+    context.add_function("resource", |This(path): This<Arc<String>>, kind: Arc<String>| format!("{path}{kind}"));
+    context.add_function("subresource", |This(path): This<Arc<String>>, of: Arc<String>| format!("{path}/{of}"));
     context.add_function("namespace", |This(path): This<Arc<String>>, _of: Arc<String>| path.to_string());
     context.add_function("name", |This(path): This<Arc<String>>, _of: Arc<String>| path.to_string());
-    context
-        .add_function("check", |This(path): This<Arc<String>>, verb: Arc<String>| format!("{path} {verb}"));
+    context.add_function("check", |This(path): This<Arc<String>>, verb: Arc<String>| format!("{path} {verb}"));
     let rights = rights.to_vec();
     context.add_function("allowed", move |This(path): This<Arc<String>>| rights.contains(&path.as_str()));
 }

@@ -62,8 +62,7 @@ const WORDS: &[&str] = &[
 const PUT_BACK: &str = "/status";
 
 /// Fields that the API server itself changes.
-const BOOKKEEPING: [&str; 3] =
-    ["/metadata/managedFields", "/metadata/resourceVersion", "/metadata/generation"];
+const BOOKKEEPING: [&str; 3] = ["/metadata/managedFields", "/metadata/resourceVersion", "/metadata/generation"];
 
 /// A row of a policy, with its request changed; `None`: the policy has no rows.
 fn case(draw: &mut Draw<'_>, policy: &str) -> Option<(&'static Policy, Request)> {
@@ -140,8 +139,7 @@ fn terminal(object: &Value) -> bool {
 
 /// The API server refuses a value that is no object before it evaluates a policy.
 fn is_typed(Request { old, object, .. }: &Request) -> bool {
-    let mut parts =
-        [old, object].into_iter().flat_map(|one| ["metadata", "spec", "status"].map(|part| &one[part]));
+    let mut parts = [old, object].into_iter().flat_map(|one| ["metadata", "spec", "status"].map(|part| &one[part]));
     parts.all(|part| part.is_null() || part.is_object())
 }
 
@@ -155,9 +153,10 @@ fn check_own_account(request: &Request) {
     }
     let only = |allowed: &[&str]| {
         for field in &fields {
-            let allowed_field = BOOKKEEPING.iter().chain(allowed).any(|one| {
-                field.strip_prefix(one).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-            });
+            let allowed_field = BOOKKEEPING
+                .iter()
+                .chain(allowed)
+                .any(|one| field.strip_prefix(one).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')));
             assert!(allowed_field, "{field} was changed: {old} to {object}");
         }
     };
@@ -171,8 +170,7 @@ fn check_own_account(request: &Request) {
                 return;
             }
             assert!(texts.iter().all(|text| !text.is_null() && text != "") && grace >= 0, "{options}");
-            let why =
-                if grace == 0 { terminal(old) } else { condition(old, "DisruptionTarget", "True").is_some() };
+            let why = if grace == 0 { terminal(old) } else { condition(old, "DisruptionTarget", "True").is_some() };
             assert!(why, "{options}: {old}");
         }
         "UPDATE pods/" => {
@@ -184,8 +182,8 @@ fn check_own_account(request: &Request) {
             only(&["/status/phase", "/status/conditions", "/status/observedGeneration"]);
             let phase = |of: &Value| of["status"]["phase"].as_str().unwrap_or_default().to_owned();
             let became = phase(old) != phase(object);
-            let gone = condition(object, "DisruptionTarget", "True")
-                .is_some_and(|one| one["reason"] == "DeletionByPodGC");
+            let gone =
+                condition(object, "DisruptionTarget", "True").is_some_and(|one| one["reason"] == "DeletionByPodGC");
             let may_end = !old["metadata"]["deletionTimestamp"].is_null() || gone;
             assert!(!became || object["status"]["phase"] == "Failed" && may_end, "{old} to {object}");
             let better = condition(object, "Ready", "True").is_some();

@@ -52,11 +52,7 @@ fn taints() -> Vec<Row> {
     let off = |object| tainted(object, OUT_OF_SERVICE_TAINT);
     let made = |new: Value| Request::new(DEV, "CREATE nodes").object(new);
     vec![
-        row(
-            "the taint",
-            changed(DEV, w1("Unknown"), off(w1("Unknown"))),
-            Refused("There is no proof that it is off"),
-        ),
+        row("the taint", changed(DEV, w1("Unknown"), off(w1("Unknown"))), Refused("There is no proof that it is off")),
         row(
             "the taint, by a controller that checks the machine",
             changed(AZURE, w1("Unknown"), off(w1("Unknown"))),
@@ -67,11 +63,7 @@ fn taints() -> Vec<Row> {
             changed(AZURE, w1("True"), off(w1("True"))),
             Refused("There is no proof that it is off"),
         ),
-        row(
-            "the taint, with the right",
-            changed(DEV, w1("Unknown"), off(burnt(w1("Unknown")))).may(DOWN),
-            Allowed,
-        ),
+        row("the taint, with the right", changed(DEV, w1("Unknown"), off(burnt(w1("Unknown")))).may(DOWN), Allowed),
         row(
             "the taint, with a reason alone",
             changed(DEV, w1("Unknown"), off(burnt(w1("Unknown")))),
@@ -98,17 +90,11 @@ fn taints() -> Vec<Row> {
 
 fn conditions() -> Vec<Row> {
     const GOES: &str = "only the kubelet of node w1 may remove the condition Ready";
-    let says = |user: &str, before: &str, now: &str| {
-        Request::new(user, "UPDATE nodes/status").old(w1(before)).object(w1(now))
-    };
-    let forgets =
-        |user: &str, now: Value| Request::new(user, "UPDATE nodes/status").old(w1("Unknown")).object(now);
+    let says =
+        |user: &str, before: &str, now: &str| Request::new(user, "UPDATE nodes/status").old(w1(before)).object(w1(now));
+    let forgets = |user: &str, now: Value| Request::new(user, "UPDATE nodes/status").old(w1("Unknown")).object(now);
     vec![
-        row(
-            "bypass: it is marked Ready",
-            says(DEV, "Unknown", "True"),
-            Refused("only the kubelet of node w1"),
-        ),
+        row("bypass: it is marked Ready", says(DEV, "Unknown", "True"), Refused("only the kubelet of node w1")),
         row(
             "bypass: another kubelet does",
             says("system:node:w2", "Unknown", "True"),
@@ -141,9 +127,8 @@ fn conditions() -> Vec<Row> {
 fn mounts() -> Vec<Row> {
     const GOES: &str = "may remove a volume from status.volumesInUse";
     let uses = |volumes: &[&str]| patched(w1("Unknown"), json!({ "status": { "volumesInUse": volumes } }));
-    let says = |user: &str, before: Value, now: Value| {
-        Request::new(user, "UPDATE nodes/status").old(before).object(now)
-    };
+    let says =
+        |user: &str, before: Value, now: Value| Request::new(user, "UPDATE nodes/status").old(before).object(now);
     let both = || uses(&["a", "b"]);
     vec![
         row("bypass: a volume is reported unmounted", says(DEV, both(), uses(&["b"])), Refused(GOES)),
@@ -177,22 +162,14 @@ fn deletions() -> Vec<Row> {
         row("an unreachable one, cordoned", deleted(DEV, cordoned(w1("Unknown"))), UNPROVED),
         row("a Ready one", deleted(DEV, w1("True")), IN_USE),
         row("a Ready one, cordoned", deleted(DEV, cordoned(w1("True"))), Allowed),
-        row(
-            "a Ready one of an autoscaler",
-            deleted(DEV, tainted(w1("True"), "karpenter.sh/disrupted")),
-            Allowed,
-        ),
+        row("a Ready one of an autoscaler", deleted(DEV, tainted(w1("True"), "karpenter.sh/disrupted")), Allowed),
         row("one unreachable since a moment ago", deleted(DEV, suspected(w1("True"))), IN_USE),
         row(
             "bypass: one unreachable since a moment ago is cordoned",
             deleted(DEV, cordoned(suspected(w1("True")))),
             UNPROVED,
         ),
-        row(
-            "what is proved carries the taint",
-            deleted(DEV, tainted(w1("Unknown"), OUT_OF_SERVICE_TAINT)),
-            Allowed,
-        ),
+        row("what is proved carries the taint", deleted(DEV, tainted(w1("Unknown"), OUT_OF_SERVICE_TAINT)), Allowed),
         row("one that never reported", deleted(DEV, unreported()), Allowed),
         row(
             "bypass: Karpenter's finalizer of an unreachable deleted one",
@@ -204,17 +181,9 @@ fn deletions() -> Vec<Row> {
             changed(DEV, going(w1("True")), w1("True")),
             IN_USE,
         ),
-        row(
-            "by Karpenter, an unreachable one",
-            changed(KARPENTER, going(w1("Unknown")), w1("Unknown")),
-            Allowed,
-        ),
+        row("by Karpenter, an unreachable one", changed(KARPENTER, going(w1("Unknown")), w1("Unknown")), Allowed),
         row("by Karpenter, a Ready one", changed(KARPENTER, going(w1("True")), w1("True")), Allowed),
-        row(
-            "a drained one that goes",
-            changed(DEV, going(cordoned(w1("True"))), cordoned(w1("True"))),
-            Allowed,
-        ),
+        row("a drained one that goes", changed(DEV, going(cordoned(w1("True"))), cordoned(w1("True"))), Allowed),
         row("another finalizer stays", changed(DEV, going(w1("Unknown")), kept(w1("Unknown"))), Allowed),
         row("a finalizer of one that stays", changed(DEV, kept(w1("Unknown")), w1("Unknown")), Allowed),
         row("with the right", deleted(DEV, burnt(w1("True"))).may(DOWN), Allowed),
@@ -225,20 +194,15 @@ fn deletions() -> Vec<Row> {
 fn marks() -> Vec<Row> {
     const EXCLUDED: &str = "remediation.medik8s.io/exclude-from-remediation";
     let row = |name, request, expect| Row { policy: "pause", name, request, expect };
-    let annotated = |key: &str, value: &str| {
-        patched(w1("True"), json!({ "metadata": { "annotations": { key: value } } }))
-    };
+    let annotated =
+        |key: &str, value: &str| patched(w1("True"), json!({ "metadata": { "annotations": { key: value } } }));
     let paused = |text: &str| annotated(PAUSE_ANNOTATION, text);
     let labelled = || patched(w1("True"), json!({ "metadata": { "labels": { EXCLUDED: "true" } } }));
     let status = |old: Value, new: Value| Request::new(KUBELET, "UPDATE nodes/status").old(old).object(new);
     let made = |new: Value| Request::new(KUBELET, "CREATE nodes").object(new);
     vec![
         row("a person pauses", changed(DEV, w1("True"), paused("hands in it")), NotAsked),
-        row(
-            "bypass: its kubelet pauses",
-            changed(KUBELET, w1("True"), paused("mine")),
-            Refused("pod-safety pause w1"),
-        ),
+        row("bypass: its kubelet pauses", changed(KUBELET, w1("True"), paused("mine")), Refused("pod-safety pause w1")),
         row("bypass: by its status", status(w1("True"), paused("mine")), Refused("pod-safety pause w1")),
         row(
             "bypass: by Cluster API's mark",
@@ -251,11 +215,7 @@ fn marks() -> Vec<Row> {
             Refused("pod-safety pause w1"),
         ),
         row("bypass: a Node comes paused", made(paused("mine")), Refused("pod-safety pause w1")),
-        row(
-            "bypass: by medik8s' label",
-            changed(KUBELET, w1("True"), labelled()),
-            Refused("exclude its own node"),
-        ),
+        row("bypass: by medik8s' label", changed(KUBELET, w1("True"), labelled()), Refused("exclude its own node")),
         row("bypass: a Node comes with that label", made(labelled()), Refused("exclude its own node")),
         row("a Node comes without marks", made(w1("True")), Allowed),
         row(

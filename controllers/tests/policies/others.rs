@@ -75,14 +75,11 @@ fn force_delete_by_pod() -> Vec<Row> {
     let row = row_of_deletion;
     let delete = || Request::new(DEV, "DELETE pods").old(stateful());
     let runs = json!({ "state": { "running": {} } });
-    let lies = |field: &str| {
-        forced(DEV, patched(stateful(), json!({ "status": { "phase": "Failed", field: [runs] } })))
-    };
-    let graceless =
-        |of: Value| forced(DEV, patched(of, json!({ "spec": { "terminationGracePeriodSeconds": 0 } })));
+    let lies =
+        |field: &str| forced(DEV, patched(stateful(), json!({ "status": { "phase": "Failed", field: [runs] } })));
+    let graceless = |of: Value| forced(DEV, patched(of, json!({ "spec": { "terminationGracePeriodSeconds": 0 } })));
     let owned = |api: &str, kind: &str, name: &str| pod("db-0").on("w1").owned_by(api, kind, name).into();
-    let called =
-        |hostname: &str| patched(pod("db-0").on("w1").into(), json!({ "spec": { "hostname": hostname } }));
+    let called = |hostname: &str| patched(pod("db-0").on("w1").into(), json!({ "spec": { "hostname": hostname } }));
     vec![
         row("a grace", delete().options(json!({ "gracePeriodSeconds": 1 })), NotAsked),
         row("no options", delete(), NotAsked),
@@ -92,11 +89,7 @@ fn force_delete_by_pod() -> Vec<Row> {
         row("bypass: Failed beside an init container that runs", lies("initContainerStatuses"), RUNS),
         row("bypass: Failed beside an ephemeral container", lies("ephemeralContainerStatuses"), RUNS),
         row("graceless by choice", graceless(pod("web").on("w1").into()), NotAsked),
-        row(
-            "graceless by choice, of a ReplicaSet",
-            graceless(owned("apps/v1", "ReplicaSet", "web")),
-            NotAsked,
-        ),
+        row("graceless by choice, of a ReplicaSet", graceless(owned("apps/v1", "ReplicaSet", "web")), NotAsked),
         row("graceless by choice, of a node", graceless(owned("v1", "Node", "w1")), NotAsked),
         row("graceless by choice, with another hostname", graceless(called("db")), NotAsked),
         row(
@@ -137,17 +130,9 @@ fn terminal_phase() -> Vec<Row> {
     let row = |name, request, expect| Row { policy: "terminal-phase", name, request, expect };
     vec![
         row("Failed", becomes(DEV, stateful(), failed()), Refused("can say Failed")),
-        row(
-            "Succeeded",
-            becomes(DEV, stateful(), json!({ "phase": "Succeeded" })),
-            Refused("can say Succeeded"),
-        ),
+        row("Succeeded", becomes(DEV, stateful(), json!({ "phase": "Succeeded" })), Refused("can say Succeeded")),
         row("Pending", becomes(DEV, stateful(), json!({ "phase": "Pending" })), NotAsked),
-        row(
-            "Failed already",
-            becomes(DEV, patched(stateful(), json!({ "status": failed() })), failed()),
-            NotAsked,
-        ),
+        row("Failed already", becomes(DEV, patched(stateful(), json!({ "status": failed() })), failed()), NotAsked),
         row(
             "bypass: a running container is taken from the status",
             becomes(DEV, patched(stateful(), runs), json!({ "containerStatuses": null })),
@@ -157,11 +142,7 @@ fn terminal_phase() -> Vec<Row> {
         row("its kubelet", becomes(KUBELET, stateful(), failed()), NotAsked),
         row("pod-safety", becomes(OURS, stateful(), failed()), NotAsked),
         row("right and reason", becomes(DEV, reasoned(stateful(), "burnt"), failed()).may(FORCE), Allowed),
-        row(
-            "a reason without the right",
-            becomes(DEV, reasoned(stateful(), "."), failed()),
-            Refused("may still run"),
-        ),
+        row("a reason without the right", becomes(DEV, reasoned(stateful(), "."), failed()), Refused("may still run")),
     ]
 }
 
@@ -183,12 +164,7 @@ fn pod_report_on_containers() -> Vec<Row> {
         ("bypass: one waits", none.clone(), main(&waits), false),
         ("bypass: one starts", main(&waits), main(&runs), false),
         ("bypass: one starts, and Failed", none, failed, false),
-        (
-            "bypass: one ends",
-            list("initContainerStatuses", &runs),
-            json!({ "initContainerStatuses": [] }),
-            false,
-        ),
+        ("bypass: one ends", list("initContainerStatuses", &runs), json!({ "initContainerStatuses": [] }), false),
         ("bypass: one terminates that was never reported running", main(&waits), main(&ended), false),
         ("bypass: one was restarted", main(&runs), main(&container("running", 1)), false),
         ("the message of its pod changes", main(&waits), others, true),
@@ -232,11 +208,7 @@ fn pod_report() -> Vec<Row> {
         row("bypass: Ready twice", dev(on(), json!({ "conditions": ready(&["False", "True"]) })), turns),
         row("not Ready any more, as the node lifecycle writes", dev(on(), off()), Allowed),
         row("to be evicted, as others write", dev(on(), target), Allowed),
-        row(
-            "where it should go, as the scheduler writes",
-            dev(off(), json!({ "nominatedNodeName": "w1" })),
-            Allowed,
-        ),
+        row("where it should go, as the scheduler writes", dev(off(), json!({ "nominatedNodeName": "w1" })), Allowed),
     ]
 }
 
@@ -301,8 +273,7 @@ fn attachments() -> Vec<Row> {
         let held = json!({ "metadata": { "name": "a", "annotations": { HOLD: "w1 may still write" } } });
         patched(held, change)
     };
-    let deleted =
-        |user: &str, old: Value| Request::new(user, "DELETE storage.k8s.io/volumeattachments").old(old);
+    let deleted = |user: &str, old: Value| Request::new(user, "DELETE storage.k8s.io/volumeattachments").old(old);
     let changed = |change: Value| {
         Request::new(DEV, "UPDATE storage.k8s.io/volumeattachments").old(held(json!({}))).object(held(change))
     };
@@ -335,13 +306,11 @@ fn attachments() -> Vec<Row> {
 }
 
 fn volumes() -> Vec<Row> {
-    const ACT: [&str; 2] =
-        ["CREATE storage.k8s.io/volumeattachments", "DELETE storage.k8s.io/volumeattachments"];
+    const ACT: [&str; 2] = ["CREATE storage.k8s.io/volumeattachments", "DELETE storage.k8s.io/volumeattachments"];
     let at = |node: &str| json!({ "metadata": { "name": "a" }, "spec": { "nodeName": node, "source": { "persistentVolumeName": "data" } } });
     let lease = |holder: Option<&str>, annotations: Value| {
         // An absent field means no holder.
-        let change =
-            json!({ "metadata": { "annotations": annotations }, "spec": { "holderIdentity": holder } });
+        let change = json!({ "metadata": { "annotations": annotations }, "spec": { "holderIdentity": holder } });
         patched(volume_lease("data", holder).into(), change)
     };
     let held = || lease(Some("w1/u/b/p"), json!({ "pod-safety.dev/hold": "its pod may run on w1" }));
@@ -357,8 +326,7 @@ fn volumes() -> Vec<Row> {
     };
     let inline = Request::new(DEV, ACT[0]).object(json!({ "spec": { "source": {} } }));
     let ours = Request::new("system:serviceaccount:pod-safety:keeper", ACT[0]).object(at("w2"));
-    let burnt =
-        Request::new(DEV, ACT[0]).object(reasoned(at("w2"), "burnt")).may("volumeattachments force-detach");
+    let burnt = Request::new(DEV, ACT[0]).object(reasoned(at("w2"), "burnt")).may("volumeattachments force-detach");
     let again = Refused("its owner may still write");
     vec![
         row("attached elsewhere", attach("w2"), held(), Refused("not attached to w2: its pod may run on w1")),
@@ -369,12 +337,7 @@ fn volumes() -> Vec<Row> {
         row("detached where that ends the writes", detach("w1"), leaving(Some("w1/u/b/p")), Allowed),
         row("attached again where it was detached from", attach("w1"), leaving(None), again),
         row("attached elsewhere after that", attach("w2"), leaving(None), Allowed),
-        row(
-            "a holder that cannot be read",
-            attach("w1"),
-            lease(Some("x"), json!({})),
-            Refused("not attached"),
-        ),
+        row("a holder that cannot be read", attach("w1"), lease(Some("x"), json!({})), Refused("not attached")),
         row("no volume of a claim", inline, held(), NotAsked),
         row("pod-safety", ours, held(), NotAsked),
         row("right and reason", burnt, held(), Allowed),
@@ -404,23 +367,16 @@ fn stateful_sets() -> Vec<Row> {
 
 fn evidence() -> Vec<Row> {
     let says = |user: &str, name: &str, kind: &str, by: &str| {
-        let object = json!({ "metadata": { "name": name }, "spec": { "node": { "name": "w1" }, "kind": kind, "by": by } });
+        let object =
+            json!({ "metadata": { "name": name }, "spec": { "node": { "name": "w1" }, "kind": kind, "by": by } });
         Request::new(user, "CREATE pod-safety.dev/fenceevidences").object(object)
     };
     let may = |request: Request| request.may("nodes confirm-down");
     let row = |name, request, expect| Row { policy: "evidence", name, request, expect };
     vec![
         row("a confirmation", may(says(DEV, "w1-0a1b-x2x4z", "Asserted", DEV)), Allowed),
-        row(
-            "bypass: without the right",
-            says(DEV, "w1-x2x4z", "Asserted", DEV),
-            Refused("the verb confirm-down"),
-        ),
-        row(
-            "bypass: in another name",
-            may(says(DEV, "w1-x2x4z", "Asserted", "boss")),
-            Refused("you are dev"),
-        ),
+        row("bypass: without the right", says(DEV, "w1-x2x4z", "Asserted", DEV), Refused("the verb confirm-down")),
+        row("bypass: in another name", may(says(DEV, "w1-x2x4z", "Asserted", "boss")), Refused("you are dev")),
         row(
             "bypass: what pod-safety finds",
             may(says(DEV, "w1-x2x4z", "PowerOff", DEV)),
@@ -436,17 +392,12 @@ fn evidence() -> Vec<Row> {
 }
 
 fn life() -> pod_safety_shared::api::Incarnation {
-    pod_safety_shared::api::Incarnation {
-        name: "w1".to_owned(),
-        uid: "u".to_owned(),
-        boot_id: "b".to_owned(),
-    }
+    pod_safety_shared::api::Incarnation { name: "w1".to_owned(), uid: "u".to_owned(), boot_id: "b".to_owned() }
 }
 
 fn fences() -> Vec<Row> {
     let opens = |user: &str, trigger: Value| {
-        let object =
-            json!({ "metadata": { "name": "w1" }, "spec": { "node": { "name": "w1" }, "trigger": trigger } });
+        let object = json!({ "metadata": { "name": "w1" }, "spec": { "node": { "name": "w1" }, "trigger": trigger } });
         Request::new(user, "CREATE pod-safety.dev/nodefences").object(object)
     };
     let status = |user: &str, kind: &str| {
@@ -465,11 +416,7 @@ fn fences() -> Vec<Row> {
             opens(DEV, json!({ "kind": "Person", "by": "boss" })),
             Refused("must be your own user name"),
         ),
-        row(
-            "bypass: in no name",
-            opens(DEV, json!({ "kind": "Person" })),
-            Refused("must be your own user name"),
-        ),
+        row("bypass: in no name", opens(DEV, json!({ "kind": "Person" })), Refused("must be your own user name")),
         row(
             "bypass: a trigger that pod-safety finds",
             opens(DEV, json!({ "kind": "Detected", "by": DEV })),
@@ -477,16 +424,8 @@ fn fences() -> Vec<Row> {
         ),
         row("pod-safety", opens(OURS, json!({ "kind": "Detected" })), NotAsked),
         row("bypass: a forged NodeFence", status(DEV, "nodefences"), Refused("pod-safety alone writes it")),
-        row(
-            "bypass: a forged FenceDevice",
-            status(DEV, "fencedevices"),
-            Refused("pod-safety alone writes it"),
-        ),
-        row(
-            "bypass: a forged FencePolicy",
-            status(DEV, "fencepolicies"),
-            Refused("pod-safety alone writes it"),
-        ),
+        row("bypass: a forged FenceDevice", status(DEV, "fencedevices"), Refused("pod-safety alone writes it")),
+        row("bypass: a forged FencePolicy", status(DEV, "fencepolicies"), Refused("pod-safety alone writes it")),
         row(
             "bypass: a forged remediation",
             status(DEV, "podsafetyremediations"),

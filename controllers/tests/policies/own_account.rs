@@ -1,11 +1,7 @@
 //! Everything but pods, by pod-safety's own account.
 
-use pod_safety_shared::model::{
-    NODE_UNREACHABLE_CONDITION, OUT_OF_SERVICE_TAINT, SUSPECT_TAINT, UNREACHABLE_TAINT,
-};
-use pod_safety_shared::testing::objects::{
-    Obj, budget, evidence, lease, named, node, volume_lease, workload,
-};
+use pod_safety_shared::model::{NODE_UNREACHABLE_CONDITION, OUT_OF_SERVICE_TAINT, SUSPECT_TAINT, UNREACHABLE_TAINT};
+use pod_safety_shared::testing::objects::{Obj, budget, evidence, lease, named, node, volume_lease, workload};
 use serde_json::{Value, json};
 
 use crate::engine::{Request, patched};
@@ -88,11 +84,7 @@ fn taints() -> Vec<Row> {
         row("it is back", back, Allowed),
         row("its label follows", changed(label), Allowed),
         row("it is drained", update("nodes", w1("True", &[]), cordoned("True")), Allowed),
-        row(
-            "it is unreachable, and was drained",
-            update("nodes", cordoned("True"), cordoned("Unknown")),
-            Allowed,
-        ),
+        row("it is unreachable, and was drained", update("nodes", cordoned("True"), cordoned("Unknown")), Allowed),
         row("its drain is over", update("nodes", cordoned("Unknown"), w1("Unknown", &[])), Allowed),
     ]
 }
@@ -105,18 +97,10 @@ fn stolen_nodes() -> Vec<Row> {
     let role = json!({ "labels": { "node-role.kubernetes.io/control-plane": "" } });
     let pause = json!({ "annotations": { "pod-safety.dev/pause-fencing": "x" } });
     vec![
-        row(
-            "bypass: a Ready node is given up",
-            ready_node(&[theirs(), taint(UNREACHABLE_TAINT, "NoExecute")]),
-            READY,
-        ),
+        row("bypass: a Ready node is given up", ready_node(&[theirs(), taint(UNREACHABLE_TAINT, "NoExecute")]), READY),
         row("bypass: a Ready node is called off", ready_node(&[theirs(), off("w1-0a1b")]), READY),
         row("bypass: off, without an incident", lost(&[theirs(), off("")]), READY),
-        row(
-            "bypass: pods that tolerate silence",
-            lost(&[theirs(), taint(SUSPECT_TAINT, "NoExecute")]),
-            READY,
-        ),
+        row("bypass: pods that tolerate silence", lost(&[theirs(), taint(SUSPECT_TAINT, "NoExecute")]), READY),
         row("bypass: the taint of others goes", lost(&[]), THEIRS),
         row("bypass: a taint of its own", lost(&[theirs(), taint("evil", "NoSchedule")]), THEIRS),
         row("bypass: a label", metadata(role), Refused("of the labels of a node")),
@@ -127,23 +111,14 @@ fn stolen_nodes() -> Vec<Row> {
             Refused("cordons only a node that is Ready"),
         ),
         row("bypass: another machine", spec(json!({ "providerID": "x" })), Refused("the spec of nodes")),
-        row(
-            "bypass: a node goes",
-            deleted("nodes", w1("Unknown", &[])),
-            Refused("never does this: DELETE nodes"),
-        ),
-        row(
-            "bypass: a node comes",
-            created("nodes", w1("Unknown", &[])),
-            Refused("never does this: CREATE nodes"),
-        ),
+        row("bypass: a node goes", deleted("nodes", w1("Unknown", &[])), Refused("never does this: DELETE nodes")),
+        row("bypass: a node comes", created("nodes", w1("Unknown", &[])), Refused("never does this: CREATE nodes")),
     ]
 }
 
 fn node_status() -> Vec<Row> {
     let condition = |kind: &str, status: &str| json!({ "type": kind, "status": status });
-    let w1 =
-        |conditions: &[Value]| -> Value { node("w1").set("/status/conditions", json!(conditions)).into() };
+    let w1 = |conditions: &[Value]| -> Value { node("w1").set("/status/conditions", json!(conditions)).into() };
     let (ready, disk) = (|| condition("Ready", "True"), || condition("DiskPressure", "False"));
     let net = || condition("NetworkUnavailable", "False");
     let before = || w1(&[ready(), disk(), net()]);
@@ -230,17 +205,14 @@ fn leases() -> Vec<Row> {
 fn own_kinds() -> Vec<Row> {
     let of = |kind: &str| format!("pod-safety.dev/{kind}");
     let proof = |kind: &str| created(&of("fenceevidences"), evidence("w1-0a1b", "w1", "b", kind));
-    let opens = |kind: &str| {
-        created(&of("nodefences"), named("w1-0a1b").set("/spec", json!({ "trigger": { "kind": kind } })))
-    };
-    let status =
-        |kind: &str| update(&of(kind), named("x"), named("x").set("/status", json!({ "phase": "Fenced" })));
+    let opens =
+        |kind: &str| created(&of("nodefences"), named("w1-0a1b").set("/spec", json!({ "trigger": { "kind": kind } })));
+    let status = |kind: &str| update(&of(kind), named("x"), named("x").set("/status", json!({ "phase": "Fenced" })));
     let keeps = |finalizers: &[&str]| {
         let old = named("w1").set("/metadata/finalizers", json!(["medik8s.io/x"]));
         update(&of("podsafetyremediations"), old, named("w1").set("/metadata/finalizers", json!(finalizers)))
     };
-    let respec =
-        update(&of("fencedevices/status"), named("d"), named("d").set("/spec/driver", json!("Agent")));
+    let respec = update(&of("fencedevices/status"), named("d"), named("d").set("/spec/driver", json!("Agent")));
     vec![
         row("a machine is off", proof("PowerOff"), Allowed),
         row("bypass: a confirmation", proof("Asserted"), Refused("a confirmation by a person")),
@@ -264,17 +236,9 @@ fn own_kinds() -> Vec<Row> {
             update(&of("fenceevidences"), named("x"), named("x")),
             Refused("never does this"),
         ),
-        row(
-            "bypass: a policy",
-            update(&of("fencepolicies"), named("x"), named("x")),
-            Refused("never does this"),
-        ),
+        row("bypass: a policy", update(&of("fencepolicies"), named("x"), named("x")), Refused("never does this")),
         row("bypass: a device", created(&of("fencedevices"), named("x")), Refused("never does this")),
-        row(
-            "bypass: a device, by its status",
-            respec,
-            Refused("the spec of pod-safety.dev/fencedevices/status"),
-        ),
+        row("bypass: a device, by its status", respec, Refused("the spec of pod-safety.dev/fencedevices/status")),
         row(
             "bypass: a remediation of its own",
             created(&of("podsafetyremediations"), named("w2")),
@@ -329,17 +293,14 @@ fn foreign_kinds() -> Vec<Row> {
     const NEVER: Expect = Refused("never does this");
     const HOSTS_ALONE: Expect = Refused("each of one host");
     let remediation = || {
-        let owner = json!([{ "apiVersion": "pod-safety.dev/v1alpha1", "kind": "NodeFence", "name": "w1-0a1b", "uid": "u" }]);
+        let owner =
+            json!([{ "apiVersion": "pod-safety.dev/v1alpha1", "kind": "NodeFence", "name": "w1-0a1b", "uid": "u" }]);
         ours().in_namespace("pod-safety").set("/metadata/ownerReferences", owner)
     };
     const OWNED: Expect = Refused("by objects that a NodeFence owns");
     vec![
         row("its Machine goes", deleted("cluster.x-k8s.io/machines", named("w1")), Allowed),
-        row(
-            "bypass: its Machine is changed",
-            update("cluster.x-k8s.io/machines", named("w1"), ours()),
-            NEVER,
-        ),
+        row("bypass: its Machine is changed", update("cluster.x-k8s.io/machines", named("w1"), ours()), NEVER),
         row("bypass: a MachineSet", deleted("cluster.x-k8s.io/machinesets", named("w1")), NEVER),
         row("its OpenShift Machine goes", deleted("machine.openshift.io/machines", named("w1")), Allowed),
         row("its NodeClaim goes", deleted("karpenter.sh/nodeclaims", named("w1")), Allowed),
@@ -356,17 +317,9 @@ fn foreign_kinds() -> Vec<Row> {
         row("another remediator is asked", created(healer, remediation()), Allowed),
         row("it is not asked any more", deleted(healer, remediation()), Allowed),
         row("bypass: a remediation elsewhere", created(healer, remediation().in_namespace("shop")), OWNED),
-        row(
-            "bypass: a remediation without an incident",
-            created(healer, ours().in_namespace("pod-safety")),
-            OWNED,
-        ),
+        row("bypass: a remediation without an incident", created(healer, ours().in_namespace("pod-safety")), OWNED),
         row("bypass: a remediation of others", deleted(healer, theirs()), NEVER),
-        row(
-            "bypass: its status",
-            update("csiaddons.openshift.io/networkfences/status", ours(), ours()),
-            NEVER,
-        ),
+        row("bypass: its status", update("csiaddons.openshift.io/networkfences/status", ours(), ours()), NEVER),
         row(
             "bypass: a kind of Kubernetes with the label",
             created("rbac.authorization.k8s.io/clusterrolebindings", ours()),
@@ -404,11 +357,7 @@ fn the_rest() -> Vec<Row> {
             Refused("never does this"),
         ),
         row("bypass: a Secret", created("secrets", named("s")), Refused("never does this: CREATE secrets")),
-        row(
-            "bypass: a token",
-            created("serviceaccounts/token", json!({ "metadata": {} })),
-            Refused("never does this"),
-        ),
+        row("bypass: a token", created("serviceaccounts/token", json!({ "metadata": {} })), Refused("never does this")),
         row(
             "bypass: an attachment",
             deleted("storage.k8s.io/volumeattachments", named("a")),

@@ -83,8 +83,7 @@ fn forged_status() -> Vec<Row> {
         || with_conditions(db(), &[ready("True"), scheduled()]),
         || with_conditions(db(), &[ready("False"), scheduled()]),
     );
-    let unscheduled =
-        with_conditions(db(), &[ready("True"), json!({ "type": "PodScheduled", "status": "False" })]);
+    let unscheduled = with_conditions(db(), &[ready("True"), json!({ "type": "PodScheduled", "status": "False" })]);
     let with = |change: Value| says(db(), patched(db().into(), change));
     let status = |fields: Value| with(json!({ "status": fields }));
     let metadata = |fields: Value| with(json!({ "metadata": fields }));
@@ -95,11 +94,7 @@ fn forged_status() -> Vec<Row> {
         row("bypass: it runs again", says(failed(db().terminating()), db().terminating()), PHASE),
         row("bypass: it is marked Ready", says(down(), up()), Refused("Ready=False")),
         row("bypass: a condition of others", says(db(), unscheduled), Refused("of the conditions of a pod")),
-        row(
-            "bypass: a container ends on paper",
-            status(json!({ "containerStatuses": null })),
-            Refused("alone"),
-        ),
+        row("bypass: a container ends on paper", status(json!({ "containerStatuses": null })), Refused("alone")),
         row("bypass: another address", status(json!({ "podIP": "10.0.0.1" })), Refused("alone")),
         row(
             "bypass: a label",
@@ -138,7 +133,8 @@ fn evictions() -> Vec<Row> {
 
 fn deletions() -> Vec<Row> {
     let deleted = |old: Value, grace: Option<i64>, version: Option<&str>| {
-        let options = json!({ "gracePeriodSeconds": grace, "preconditions": { "uid": "uid-db-0", "resourceVersion": version } });
+        let options =
+            json!({ "gracePeriodSeconds": grace, "preconditions": { "uid": "uid-db-0", "resourceVersion": version } });
         Request::new(OURS, "DELETE pods").old(old).options(patched(json!({}), options))
     };
     let marked = || with_conditions(db(), &[disrupted("DeletionByTaintManager")]);
@@ -148,11 +144,7 @@ fn deletions() -> Vec<Row> {
         row("with its grace period and the condition", deleted(marked(), Some(30), Some("10")), Allowed),
         row("by force, called Failed", deleted(failed(), Some(0), Some("10")), Allowed),
         row("by force, as it ended", deleted(pod("db-0").terminated().into(), Some(0), Some("10")), Allowed),
-        row(
-            "bypass: --force",
-            deleted(db().into(), Some(0), Some("10")),
-            Refused("without one when its phase is"),
-        ),
+        row("bypass: --force", deleted(db().into(), Some(0), Some("10")), Refused("without one when its phase is")),
         row(
             "bypass: --force of one that terminates",
             deleted(db().terminating().into(), Some(0), Some("10")),
@@ -167,11 +159,7 @@ fn deletions() -> Vec<Row> {
         row("bypass: any version", deleted(failed(), Some(0), None), Refused("by UID and resourceVersion")),
         row("bypass: by name", by_name(json!({ "gracePeriodSeconds": 0 })), Refused("only by UID")),
         row("bypass: by name, without options", by_name(Value::Null), Refused("only by UID")),
-        row(
-            "bypass: by an empty UID",
-            by_name(json!({ "preconditions": { "uid": "" } })),
-            Refused("only by UID"),
-        ),
+        row("bypass: by an empty UID", by_name(json!({ "preconditions": { "uid": "" } })), Refused("only by UID")),
     ]
 }
 
@@ -195,11 +183,7 @@ fn gates() -> Vec<Row> {
             becomes(gated(&[VOLUME_GATE], ssd())),
             Refused("no scheduling gate but its own"),
         ),
-        row(
-            "bypass: another selector",
-            becomes(gated(&["queue"], hdd)),
-            Refused("by kubernetes.io/hostname"),
-        ),
+        row("bypass: another selector", becomes(gated(&["queue"], hdd)), Refused("by kubernetes.io/hostname")),
     ]
 }
 
@@ -210,22 +194,10 @@ fn stolen() -> Vec<Row> {
     let never = |name, act: &str| row(name, writes(act, db(), db()), Refused("never does this"));
     let owner = json!({ "ownerReferences": [{ "kind": "Node", "name": "x" }] });
     vec![
-        row(
-            "bypass: another image",
-            spec(json!({ "containers": [{ "image": "evil" }] })),
-            Refused("the spec of pods"),
-        ),
+        row("bypass: another image", spec(json!({ "containers": [{ "image": "evil" }] })), Refused("the spec of pods")),
         row("bypass: a deadline", spec(json!({ "activeDeadlineSeconds": 1 })), Refused("the spec of pods")),
-        row(
-            "bypass: a label",
-            metadata(json!({ "labels": { "app": "shop" } })),
-            Refused("the metadata of pods"),
-        ),
-        row(
-            "bypass: a finalizer",
-            metadata(json!({ "finalizers": ["a/b"] })),
-            Refused("the metadata of pods"),
-        ),
+        row("bypass: a label", metadata(json!({ "labels": { "app": "shop" } })), Refused("the metadata of pods")),
+        row("bypass: a finalizer", metadata(json!({ "finalizers": ["a/b"] })), Refused("the metadata of pods")),
         row("bypass: an owner", metadata(owner), Refused("the metadata of pods")),
         never("bypass: a pod of its own", "CREATE pods"),
         never("bypass: a shell", "CONNECT pods/exec"),

@@ -56,27 +56,15 @@ fn states() -> Vec<Row> {
         row("a condition of one's own", changed(condition("example.com/Moved", "True")), Allowed),
         row("bypass: its turn ends", changed(state("Completed")), TURNS),
         row("bypass: no responder is active any more", changed(json!({ "targetResponders": null })), TURNS),
-        row(
-            "bypass: the first status of all",
-            by(RESPONDER, bare(), begun.clone()),
-            Refused("It is not begun yet"),
-        ),
+        row("bypass: the first status of all", by(RESPONDER, bare(), begun.clone()), Refused("It is not begun yet")),
         row(
             "bypass: another requester",
             changed(json!({ "requesters": [{ "name": "evil.example/x", "intent": "Eviction" }] })),
             Refused("create an EvictionRequest"),
         ),
         row("bypass: it failed", changed(condition("Failed", "True")), Refused("Failed and TargetEvicted")),
-        row(
-            "bypass: it is evicted",
-            changed(condition("TargetEvicted", "True")),
-            Refused("Failed and TargetEvicted"),
-        ),
-        row(
-            "bypass: without conditions",
-            changed(json!({ "conditions": null })),
-            Refused("Failed and TargetEvicted"),
-        ),
+        row("bypass: it is evicted", changed(condition("TargetEvicted", "True")), Refused("Failed and TargetEvicted")),
+        row("bypass: without conditions", changed(json!({ "conditions": null })), Refused("Failed and TargetEvicted")),
         row("pod-safety", by(OURS, bare(), begun.clone()), NotAsked),
         row("the controller of Kubernetes", by(kcm, bare(), begun), NotAsked),
     ]
@@ -95,8 +83,7 @@ fn requesters() -> Vec<Row> {
         }
     };
     let row = |name, request, expect| Row { policy: "eviction-requesters", name, request, expect };
-    let (drain, namespaces) =
-        ("pod-safety.dev/drain", "system:serviceaccount:kube-system:namespace-controller");
+    let (drain, namespaces) = ("pod-safety.dev/drain", "system:serviceaccount:kube-system:namespace-controller");
     vec![
         row("one's own name", ask(DEV, "CREATE", "example.com/tool"), NotAsked),
         row("a drain", ask(DEV, "CREATE", drain).may(CORDON), Allowed),
@@ -129,15 +116,13 @@ fn own_account() -> Vec<Row> {
     let managed = |by: &str| labels(json!({ "team": null, "app.kubernetes.io/managed-by": by }));
     let fresh = || patched(managed("pod-safety"), json!({ "status": null }));
     let owners = |owners: Value| patched(eviction(), json!({ "metadata": { "ownerReferences": owners } }));
-    let update = |kind: &str, object: Value| {
-        Request::new(OURS, &format!("UPDATE {kind}")).old(eviction()).object(object)
-    };
+    let update =
+        |kind: &str, object: Value| Request::new(OURS, &format!("UPDATE {kind}")).old(eviction()).object(object);
     let first = eviction()["metadata"]["ownerReferences"][0].clone();
-    let other = || json!({ "apiVersion": "lifecycle.k8s.io/v1alpha1", "kind": "EvictionRequest", "name": "s", "uid": "s" });
-    let (controller, blocking) = (
-        patched(other(), json!({ "controller": true })),
-        patched(other(), json!({ "blockOwnerDeletion": true })),
-    );
+    let other =
+        || json!({ "apiVersion": "lifecycle.k8s.io/v1alpha1", "kind": "EvictionRequest", "name": "s", "uid": "s" });
+    let (controller, blocking) =
+        (patched(other(), json!({ "controller": true })), patched(other(), json!({ "blockOwnerDeletion": true })));
     let pod = json!({ "apiVersion": "v1", "kind": "Pod", "name": "db-0", "uid": "p" });
     let failed = patched(eviction(), json!({ "status": { "conditions": [] } }));
     vec![
@@ -171,8 +156,7 @@ fn own_account_ends() -> Vec<Row> {
         );
         Request::new(OURS, &format!("DELETE {KIND}")).old(old).options(json!({ "preconditions": options }))
     };
-    let pending =
-        json!({ "metadata": { "namespace": "shop", "name": "r" }, "spec": { "intent": "Eviction" } });
+    let pending = json!({ "metadata": { "namespace": "shop", "name": "r" }, "spec": { "intent": "Eviction" } });
     let observed = patched(pending.clone(), json!({ "status": { "observedGeneration": 1 } }));
     let withdrawn = patched(pending.clone(), json!({ "spec": { "intent": "Withdrawn" } }));
     let of_request = |new: Value| {
@@ -180,11 +164,7 @@ fn own_account_ends() -> Vec<Row> {
     };
     vec![
         row("a failed one goes", delete("True", json!({ "uid": "u" })), Allowed),
-        row(
-            "bypass: one that goes on",
-            delete("False", json!({ "uid": "u" })),
-            Refused("only Evictions that failed"),
-        ),
+        row("bypass: one that goes on", delete("False", json!({ "uid": "u" })), Refused("only Evictions that failed")),
         row("bypass: by its name alone", delete("True", json!({})), Refused("only by UID")),
         row("a request is looked at", of_request(observed), Allowed),
         row(

@@ -44,8 +44,7 @@ fn attack_a_dry_run_of_another_user_is_executed() {
         json!({ "spec": { "node": { "name": "w1", "uid": "u", "bootID": "b" }, "policy": "p", "dryRun": dry, "cancelled": false,
             "trigger": { "kind": "Person", "reason": "r", "by": "dev" } } })
     };
-    let refused =
-        |dry: bool, change: Value| !messages("nodefences", &fence(dry), json!({ "spec": change })).is_empty();
+    let refused = |dry: bool, change: Value| !messages("nodefences", &fence(dry), json!({ "spec": change })).is_empty();
     assert!(refused(true, json!({ "dryRun": false })), "a rehearsal is carried out");
     assert!(refused(true, json!({ "dryRun": null })), "a rehearsal is carried out, by the default");
     assert!(!refused(true, json!({ "cancelled": true })));

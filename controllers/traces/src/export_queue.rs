@@ -44,8 +44,7 @@ impl ExportQueue {
     pub(super) fn next_batch(&mut self, incidents: &[Incident<'_>]) -> Batch {
         let traces: BTreeSet<TraceId> = incidents.iter().map(Incident::trace).collect();
         self.exported.retain(|(trace, _)| traces.contains(trace));
-        let recent =
-            incidents.iter().filter(|incident| incident.ended_at().is_none_or(|over| over >= self.since));
+        let recent = incidents.iter().filter(|incident| incident.ended_at().is_none_or(|over| over >= self.since));
         let mut due: Vec<Span> = recent.flat_map(|incident| self.due_spans_of(incident)).collect();
         let waits: BTreeSet<Id> = due.iter().map(id).collect();
         let lost = self.waiting.difference(&waits).count();

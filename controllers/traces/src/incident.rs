@@ -61,10 +61,8 @@ impl<'a> Incident<'a> {
         };
         let now = node.and_then(|node| Some((node, node.incarnation()?)));
         let is_ready = |node: &Node| node.readiness == Readiness::Ready;
-        let lost =
-            now.as_ref().filter(|(node, now)| now == incarnation && !is_ready(node)).map(|(node, _)| *node);
-        let other =
-            now.as_ref().filter(|(node, now)| now != incarnation && is_ready(node)).map(|(node, _)| *node);
+        let lost = now.as_ref().filter(|(node, now)| now == incarnation && !is_ready(node)).map(|(node, _)| *node);
+        let other = now.as_ref().filter(|(node, now)| now != incarnation && is_ready(node)).map(|(node, _)| *node);
         Self {
             incarnation,
             fence: None,
@@ -102,9 +100,7 @@ impl<'a> Incident<'a> {
     /// Whether a pod was released during this incident: a node of that name may have been lost before.
     fn includes(&self, release: &Release) -> bool {
         let after = self.opened_at().is_some_and(|opened| opened <= release.at);
-        *release.node == *self.incarnation.name
-            && after
-            && self.ended_at().is_none_or(|over| release.at <= over)
+        *release.node == *self.incarnation.name && after && self.ended_at().is_none_or(|over| release.at <= over)
     }
 }
 

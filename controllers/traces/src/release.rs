@@ -49,10 +49,8 @@ impl Release {
     /// From an Event of a previous leader.
     #[must_use]
     pub fn from_event(event: &Value) -> Option<Self> {
-        let text =
-            |pointer: &str| event.pointer(pointer).and_then(Value::as_str).filter(|text| !text.is_empty());
-        let is_force_delete =
-            text("/reason") == Some("ForceDeleted") && text("/involvedObject/kind") == Some("Pod");
+        let text = |pointer: &str| event.pointer(pointer).and_then(Value::as_str).filter(|text| !text.is_empty());
+        let is_force_delete = text("/reason") == Some("ForceDeleted") && text("/involvedObject/kind") == Some("Pod");
         if !is_force_delete || text("/related/kind") != Some("Node") {
             return None;
         }
@@ -61,8 +59,7 @@ impl Release {
             name: text("/involvedObject/name")?.into(),
             uid: Uid::new(text("/involvedObject/uid")?)?,
         };
-        let (node, message) =
-            (text("/related/name")?.into(), text("/message").unwrap_or_default().to_owned());
+        let (node, message) = (text("/related/name")?.into(), text("/message").unwrap_or_default().to_owned());
         Some(Self { at: text("/eventTime")?.parse().ok()?, pod, node, message })
     }
 }

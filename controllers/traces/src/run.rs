@@ -37,8 +37,7 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(60);
 /// The Events of previous leaders, as many as a cluster has in its worst hour. A client that may create Events may
 /// forge them: only traces rely on them.
-const EVENTS: &str =
-    "/api/v1/events?limit=5000&fieldSelector=reason=ForceDeleted,reportingComponent=pod-safety";
+const EVENTS: &str = "/api/v1/events?limit=5000&fieldSelector=reason=ForceDeleted,reportingComponent=pod-safety";
 /// The number of releases that are kept: those of some forty nodes.
 const MAX_RELEASES: usize = 5_000;
 
@@ -74,8 +73,7 @@ struct ChangeSignal(Notify);
 
 impl Subscriber for ChangeSignal {
     fn on_change(&self, change: Change<'_>) {
-        if matches!(change, Change::Fencing { .. } | Change::Node { readiness: true, .. } | Change::Listed(_))
-        {
+        if matches!(change, Change::Fencing { .. } | Change::Node { readiness: true, .. } | Change::Listed(_)) {
             self.0.notify_one();
         }
     }
@@ -102,13 +100,7 @@ enum ExportResult {
 impl Traces {
     /// A task that receives changes from now on, and exports once it runs.
     #[must_use]
-    pub fn new(
-        endpoint: Endpoint,
-        instance: String,
-        sources: Sources,
-        env: Env,
-        metrics: TraceMetrics,
-    ) -> Self {
+    pub fn new(endpoint: Endpoint, instance: String, sources: Sources, env: Env, metrics: TraceMetrics) -> Self {
         let Sources { cache, journal, connection, leadership } = sources;
         let service = Service { name: "pod-safety", version: env!("CARGO_PKG_VERSION"), instance };
         let exporter = Exporter::new(env.clone(), endpoint, service);
@@ -172,9 +164,7 @@ impl Traces {
         let since = follows.unwrap_or(self.started);
         let since = since.saturating_sub(OVERLAP).unwrap_or(since);
         let releases = match self.connection.list_items(EVENTS).await {
-            Ok(events) => {
-                events.iter().filter_map(Release::from_event).map(|one| (one.pod.clone(), one)).collect()
-            }
+            Ok(events) => events.iter().filter_map(Release::from_event).map(|one| (one.pod.clone(), one)).collect(),
             Err(error) => {
                 tracing::warn!(error = %error_chain(&error), "Events cannot be listed; traces lack the force deletes of the last leader");
                 BTreeMap::new()
@@ -187,17 +177,14 @@ impl Traces {
     async fn gather(&self, term: &mut Term) {
         let recent = self.env.clock.wall().saturating_sub(SUCCESSOR_WINDOW).unwrap_or(Timestamp::MIN);
         for record in self.journal.records() {
-            if let Some(release) =
-                Release::from_record(&record).filter(|_| term.releases.len() < MAX_RELEASES)
-            {
+            if let Some(release) = Release::from_record(&record).filter(|_| term.releases.len() < MAX_RELEASES) {
                 term.releases.entry(release.pod.clone()).or_insert(release);
             }
         }
         term.releases.retain(|_, release| release.at >= recent);
         term.successors.retain(|pod, _| term.releases.contains_key(pod));
         for pod in self.ready_successors(term) {
-            let path =
-                format!("/api/v1/namespaces/{}/pods?fieldSelector=metadata.name={}", pod.namespace, pod.name);
+            let path = format!("/api/v1/namespaces/{}/pods?fieldSelector=metadata.name={}", pod.namespace, pod.name);
             // A failed read is repeated in the next round.
             let Ok(pods) = self.connection.list_items(&path).await else { return };
             if let Some(successor) = pods.iter().find_map(|one| Successor::from_pod(&pod, one)) {

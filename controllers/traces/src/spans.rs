@@ -35,8 +35,7 @@ pub fn spans(incident: &Incident<'_>) -> Vec<Span> {
     let builder = SpanBuilder { incident, trace: incident.trace() };
     let mut spans: Vec<Span> =
         [builder.detect(), builder.gates(), builder.taint(), builder.root()].into_iter().flatten().collect();
-    for attempt in incident.fence.iter().flat_map(|fence| &fence.status.attempts).take(Attempt::MAX_ATTEMPTS)
-    {
+    for attempt in incident.fence.iter().flat_map(|fence| &fence.status.attempts).take(Attempt::MAX_ATTEMPTS) {
         spans.extend(builder.order(attempt));
     }
     spans.extend(incident.evidence.iter().take(MAX_EVIDENCE).filter_map(|proof| builder.evidence(proof)));
@@ -79,8 +78,8 @@ impl SpanBuilder<'_> {
     fn began_at(&self) -> Option<Timestamp> {
         let attempts = self.incident.fence.iter().flat_map(|fence| &fence.status.attempts);
         let renewed = attempts.filter_map(|attempt| attempt.verified.as_ref()?.lease_renewed.as_deref());
-        let renewed = renewed
-            .chain(self.incident.evidence.iter().filter_map(|proof| proof.spec.lease_renewed.as_deref()));
+        let renewed =
+            renewed.chain(self.incident.evidence.iter().filter_map(|proof| proof.spec.lease_renewed.as_deref()));
         let written = renewed.filter_map(|at| at.parse().ok()).min();
         let last_report = self.incident.lost.and_then(|(_, last_report)| last_report);
         written.or(last_report).into_iter().chain(self.incident.opened_at()).min()
@@ -90,8 +89,7 @@ impl SpanBuilder<'_> {
         let Incident { incarnation, fence, .. } = self.incident;
         // The end is rounded to a second; the orders within are not.
         let over = self.incident.ended_at()?;
-        let orders =
-            fence.iter().flat_map(|fence| &fence.status.attempts).filter_map(Attempt::last_checked_at);
+        let orders = fence.iter().flat_map(|fence| &fence.status.attempts).filter_map(Attempt::last_checked_at);
         let mut span = self.span("incident", "", self.began_at()?, orders.fold(over, Timestamp::max));
         span.parent = None;
         span.attributes.push(Attribute::text("k8s.node.uid", &incarnation.uid));
@@ -138,8 +136,7 @@ impl SpanBuilder<'_> {
             if attempt.act == DesiredPower::On { ("order on", Power::On) } else { ("order off", Power::Off) };
         let key = attempt.id.to_string();
         let mut order = self.span(name, &key, begun, checked);
-        let devices: Vec<String> =
-            attempt.devices.iter().take(MAX_SAMPLES).map(ToString::to_string).collect();
+        let devices: Vec<String> = attempt.devices.iter().take(MAX_SAMPLES).map(ToString::to_string).collect();
         order.attributes.extend([
             Attribute::number("pod_safety.attempt", attempt.id.into()),
             Attribute::number("pod_safety.level", attempt.level.into()),
@@ -169,8 +166,7 @@ impl SpanBuilder<'_> {
             Attribute::text("pod_safety.evidence.kind", &kind),
             Attribute::text("pod_safety.by", &evidence.spec.by),
         ]);
-        span.attributes
-            .extend(evidence.spec.reason.iter().map(|why| Attribute::text("pod_safety.reason", why)));
+        span.attributes.extend(evidence.spec.reason.iter().map(|why| Attribute::text("pod_safety.reason", why)));
         Some(span)
     }
 
@@ -202,11 +198,7 @@ impl SpanBuilder<'_> {
         span.parent = Some(self.release_id(&successor.predecessor.uid.to_string()));
         // The successor runs on another node.
         span.attributes = vec![Attribute::text(NODE, &successor.node)];
-        span.attributes.extend(pod(
-            &successor.predecessor.namespace,
-            &successor.predecessor.name,
-            &successor.uid,
-        ));
+        span.attributes.extend(pod(&successor.predecessor.namespace, &successor.predecessor.name, &successor.uid));
         span
     }
 }

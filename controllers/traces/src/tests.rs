@@ -60,8 +60,7 @@ fn fence(phase: &str, attempts: &[Value], conditions: &Value) -> objects::Obj {
 }
 
 fn proof(name: &str, kind: &str, created: i64) -> objects::Obj {
-    let samples =
-        if kind == "Asserted" { json!([]) } else { json!([sample(77_000, "Off"), sample(82_250, "Off")]) };
+    let samples = if kind == "Asserted" { json!([]) } else { json!([sample(77_000, "Off"), sample(82_250, "Off")]) };
     objects::evidence(name, "n", BOOT, kind)
         .set("/metadata/creationTimestamp", json!(timestamp(created)))
         .set("/spec/samples", samples)

@@ -36,8 +36,6 @@ impl Config {
 
     /// Whether a node can no longer write to the volume once it is detached from it.
     pub(super) fn can_detach(&self, volume: Option<&Volume>) -> bool {
-        volume
-            .and_then(|volume| volume.driver.as_ref())
-            .is_some_and(|driver| self.backends.contains(&**driver))
+        volume.and_then(|volume| volume.driver.as_ref()).is_some_and(|driver| self.backends.contains(&**driver))
     }
 }

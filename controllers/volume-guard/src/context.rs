@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::holds::{Decision, Doubt, Hold, Remedy};
-use pod_safety_shared::authority::{
-    AttachDenial, Intent, Update, VolumeChange, VolumeLeaseRef, VolumeUpdate,
-};
+use pod_safety_shared::authority::{AttachDenial, Intent, Update, VolumeChange, VolumeLeaseRef, VolumeUpdate};
 use pod_safety_shared::cache::{Lookup, View};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::controller_loop::Subject;

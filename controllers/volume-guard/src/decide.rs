@@ -13,8 +13,8 @@ use pod_safety_shared::model::{Holder, Kind, LeaseHolder, Node, Uid, Volume, Vol
 use super::config::Config;
 use super::context::{RECHECK_AFTER, VolumeContext, find_users, refuse};
 use super::detach::{
-    detachable_from, detached_node, hold_detached, hold_until_detached, is_wanted_elsewhere,
-    refusal_for_barred, refuse_left_mounted, refuse_until_detached, storage_evidence,
+    detachable_from, detached_node, hold_detached, hold_until_detached, is_wanted_elsewhere, refusal_for_barred,
+    refuse_left_mounted, refuse_until_detached, storage_evidence,
 };
 use super::free::{decide_free, holder_for, next_holder, take_lease};
 use super::gate;
@@ -98,14 +98,7 @@ fn decide_volume(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config) -
         Lookup::Known(volume) => Some(volume),
         Lookup::Absent => None,
         Lookup::Unknown(why) => {
-            let ctx = VolumeContext {
-                name,
-                volume: None,
-                is_gone: false,
-                is_guarded: false,
-                can_detach: false,
-                lease,
-            };
+            let ctx = VolumeContext { name, volume: None, is_gone: false, is_guarded: false, can_detach: false, lease };
             let (volume, what) = (Arc::clone(name), "its PersistentVolume".to_owned());
             return ctx.hold(Hold::Unreadable { volume, what, why: why.to_owned() });
         }
@@ -184,9 +177,7 @@ fn decide_held(
             if !lease.attach_and_detach_denied
                 && matches!(
                     by,
-                    RevocationBasis::Evidence { .. }
-                        | RevocationBasis::NodeGone
-                        | RevocationBasis::Replaced(_)
+                    RevocationBasis::Evidence { .. } | RevocationBasis::NodeGone | RevocationBasis::Replaced(_)
                 ) =>
         {
             let doubt = match by {
@@ -260,9 +251,8 @@ fn refuse_doubted(
         .filter(|_| lease.attach_and_detach_denied && doubt != Doubt::OutOfService);
     let hold = ctx.hold_no_evidence(holder, doubt, detachable.is_some());
     // The volume may be detached, was attached when that was recorded, and is not attached any more.
-    let detached = detachable.is_some()
-        && lease.was_attached_to_holder(holder)
-        && !is_attached(ctx.name, &holder.node, view);
+    let detached =
+        detachable.is_some() && lease.was_attached_to_holder(holder) && !is_attached(ctx.name, &holder.node, view);
     let mut decision = refuse(ctx, lease, hold, detachable);
     decision.holds.extend(pods_waiting_elsewhere(ctx, holder, view));
     if detached {
@@ -310,13 +300,7 @@ fn move_to_writer(
 
 /// When the volume of a reporting holder becomes free: at once if its kubelet reported the end of the use. `None`: it
 /// is in use.
-fn free_at(
-    ctx: &VolumeContext<'_>,
-    lease: &VolumeLease,
-    node: &Node,
-    view: &View<'_>,
-    now: Mono,
-) -> Option<Mono> {
+fn free_at(ctx: &VolumeContext<'_>, lease: &VolumeLease, node: &Node, view: &View<'_>, now: Mono) -> Option<Mono> {
     let used = find_uses(ctx.name, ctx.volume, view).remove(&node.name).unwrap_or_default();
     if !used.pods.is_empty() || node.reports_in_use(ctx.volume) {
         return None;
@@ -354,13 +338,7 @@ fn take_for_new_node(ctx: &VolumeContext<'_>, node: &Node, holder: &Holder, view
 }
 
 /// The holder is healthy: it keeps the volume while it uses it, and releases it afterwards.
-fn decide_healthy(
-    ctx: &VolumeContext<'_>,
-    lease: &VolumeLease,
-    node: &Node,
-    view: &View<'_>,
-    now: Mono,
-) -> Decision {
+fn decide_healthy(ctx: &VolumeContext<'_>, lease: &VolumeLease, node: &Node, view: &View<'_>, now: Mono) -> Decision {
     let users = match find_users(ctx, view, now) {
         Ok(users) => users,
         Err(hold) => return ctx.hold(hold),
@@ -375,8 +353,7 @@ fn decide_healthy(
     if !ctx.can_detach && barred.is_none() && is_left_mounted(ctx.volume, ctx.name, node, view) {
         return refuse_left_mounted(ctx, lease, node);
     }
-    if lease.attach_and_detach_denied && attached && barred.is_none() && is_wanted_elsewhere(ctx, node, view)
-    {
+    if lease.attach_and_detach_denied && attached && barred.is_none() && is_wanted_elsewhere(ctx, node, view) {
         return match free_at {
             Some(at) if now < at => refuse_until_detached(ctx, lease, node, false).and_requeue_at(at),
             free_at => refuse_until_detached(ctx, lease, node, free_at.is_some()),
@@ -386,9 +363,7 @@ fn decide_healthy(
         (Some(at), _) if !attached && now >= at => {
             ctx.write(VolumeChange::Release { denial: refusal_for_barred(ctx, view) })
         }
-        (Some(at), _) if !attached => {
-            hold_unconfirmed(ctx, node, at, now).and_requeue_at(at.min(now + RECHECK_AFTER))
-        }
+        (Some(at), _) if !attached => hold_unconfirmed(ctx, node, at, now).and_requeue_at(at.min(now + RECHECK_AFTER)),
         (_, Some(kept)) => ctx.hold(hold_detached(ctx, &kept.name)),
         (_, None) if lease.attach_and_detach_denied => ctx.write(VolumeChange::Allow),
         (_, None) => Decision::default(),

@@ -33,8 +33,7 @@ pub(super) fn refusal_for_barred(ctx: &VolumeContext<'_>, view: &View<'_>) -> Op
 /// Whether the volume may be detached from its holder, which may still write: only if that will prove something. So
 /// it must be attached there when the Lease records that; a volume that never was attached cannot be detached.
 pub(super) fn detachable_from(ctx: &VolumeContext<'_>, holder: &Holder, view: &View<'_>) -> Option<NodeKey> {
-    let written =
-        ctx.lease.is_some_and(|lease| lease.attach_and_detach_denied && lease.was_attached_to_holder(holder));
+    let written = ctx.lease.is_some_and(|lease| lease.attach_and_detach_denied && lease.was_attached_to_holder(holder));
     let is_detachable = ctx.can_detach && (written || is_attached(ctx.name, &holder.node, view));
     is_detachable.then(|| NodeKey { name: Arc::clone(&holder.node), uid: holder.node_uid.clone() })
 }
@@ -71,12 +70,7 @@ pub(super) fn refuse_left_mounted(ctx: &VolumeContext<'_>, lease: &VolumeLease, 
 /// The holder was not healthy, and is again. The attach/detach controller treats an attachment whose detachment was
 /// denied as uncertain, and then attaches the volume to a second node as well: so it must first be detached from the
 /// holder, once that no longer uses it.
-pub(super) fn refuse_until_detached(
-    ctx: &VolumeContext<'_>,
-    lease: &VolumeLease,
-    node: &Node,
-    idle: bool,
-) -> Decision {
+pub(super) fn refuse_until_detached(ctx: &VolumeContext<'_>, lease: &VolumeLease, node: &Node, idle: bool) -> Decision {
     refuse(ctx, lease, hold_until_detached(ctx, node), idle.then(|| node.key()))
 }
 

@@ -15,12 +15,7 @@ use super::detach::{detachable_from, detached_node, hold_detached, refusal_for_b
 use super::uses::{Use, find_uses, first_bound, first_pod, is_proved_off};
 
 /// A volume without a holder: the node that uses it becomes the holder.
-pub(super) fn decide_free(
-    ctx: &VolumeContext<'_>,
-    view: &View<'_>,
-    now: Mono,
-    quarantine: Duration,
-) -> Decision {
+pub(super) fn decide_free(ctx: &VolumeContext<'_>, view: &View<'_>, now: Mono, quarantine: Duration) -> Decision {
     if !ctx.is_guarded {
         return ctx.write(VolumeChange::DeleteLease);
     }
@@ -48,18 +43,14 @@ pub(super) fn next_holder<'a>(
     {
         return Ok(Some((node, first_pod(&used))));
     }
-    let chosen = users.iter().min_by_key(|(node, used)| {
-        (!used.writes, !used.attachment, first_bound(used), Arc::clone(&node.name))
-    });
+    let chosen = users
+        .iter()
+        .min_by_key(|(node, used)| (!used.writes, !used.attachment, first_bound(used), Arc::clone(&node.name)));
     let Some((node, used)) = chosen else { return Ok(None) };
     if let Some(pod) = user_on_missing_node(ctx, view) {
         let node = pod.node.as_deref().unwrap_or_default();
         let may_run = "has no Node object, and may run until that pod is gone";
-        return Err(hold_waiting(
-            ctx,
-            used,
-            format!("pod {} uses it on node {node}, which {may_run}", pod.key),
-        ));
+        return Err(hold_waiting(ctx, used, format!("pod {} uses it on node {node}, which {may_run}", pod.key)));
     }
     if let Some((why, until)) = removed_on_missing_node(ctx.name, view, now, quarantine) {
         return Err(until.into_iter().fold(hold_waiting(ctx, used, why), Decision::and_requeue_at));
@@ -69,11 +60,7 @@ pub(super) fn next_holder<'a>(
 
 /// The node that wrote to the volume by its last report and is proved off, if the Lease was never revoked. It becomes
 /// the holder first: the evidence in the cache may be invalid by now, and a revocation verifies it again.
-fn last_writer_proved_off<'a>(
-    ctx: &VolumeContext<'_>,
-    view: &View<'a>,
-    now: Mono,
-) -> Option<(&'a Node, Use<'a>)> {
+fn last_writer_proved_off<'a>(ctx: &VolumeContext<'_>, view: &View<'a>, now: Mono) -> Option<(&'a Node, Use<'a>)> {
     if ctx.lease.is_some_and(|lease| lease.generation > 0) {
         return None;
     }
@@ -130,12 +117,7 @@ fn decide_unused(ctx: &VolumeContext<'_>, view: &View<'_>) -> Decision {
 }
 
 /// The node becomes the holder, or remains so.
-pub(super) fn take_lease(
-    ctx: &VolumeContext<'_>,
-    node: &Node,
-    pod: Option<Uid>,
-    view: &View<'_>,
-) -> VolumeChange {
+pub(super) fn take_lease(ctx: &VolumeContext<'_>, node: &Node, pod: Option<Uid>, view: &View<'_>) -> VolumeChange {
     let (holder, refused) = holder_for(ctx, node, pod, view);
     VolumeChange::Acquire { holder, denial: refused }
 }

@@ -43,8 +43,7 @@ pub(super) fn decide(pod: &Pod, view: &View<'_>, now: Mono, config: &Config) -> 
         }
     }
     if nodes.len() > 1 {
-        let why =
-            format!("its volumes are on several nodes: {}", nodes.into_iter().collect::<Vec<_>>().join(", "));
+        let why = format!("its volumes are on several nodes: {}", nodes.into_iter().collect::<Vec<_>>().join(", "));
         let volume = pod.claims.first().cloned().unwrap_or_else(|| "".into());
         return Decision::hold(Subject::Pod(pod.key.clone()), Hold::Waits { volume, why });
     }
@@ -127,9 +126,7 @@ fn place_beside_holder<'a>(
     let check = HolderCheck { holder, volume: &volume.name, quarantine: config.quarantine };
     match check.state(view, now) {
         HolderState::Healthy(node) | HolderState::Reregistered(node) => place_beside(pod, volume, node, view),
-        HolderState::Ended(_) => {
-            waits(format!("node {} took it, and its Lease is being released", holder.node))
-        }
+        HolderState::Ended(_) => waits(format!("node {} took it, and its Lease is being released", holder.node)),
         HolderState::Tainted(_) | HolderState::Doubted(_) | HolderState::Missing { .. } => {
             waits(format!("node {} took it, and there is no evidence that it no longer writes", holder.node))
         }
@@ -166,8 +163,7 @@ fn place_on_free<'a>(pod: &Pod, volume: &Volume, view: &View<'a>, now: Mono) -> 
         }
         Some(Lookup::Absent | Lookup::Unknown(_)) | None => false,
     };
-    let others =
-        view.pods_using(&volume.name).filter(|other| other.uid() != pod.uid() && other.may_mount_volumes());
+    let others = view.pods_using(&volume.name).filter(|other| other.uid() != pod.uid() && other.may_mount_volumes());
     // An unschedulable pod runs nowhere, and will not before something changes; if both pods get a node at last,
     // attaching arbitrates. A rollout that corrects such a pod would otherwise wait for it without end.
     let nowhere = |other: &Pod| other.unschedulable && other.node.is_none() && volume.unique_name.is_some();
@@ -182,12 +178,7 @@ fn place_on_free<'a>(pod: &Pod, volume: &Volume, view: &View<'a>, now: Mono) -> 
 
 /// The volume of a healthy node: a pod that may share it is sent there; otherwise the pod waits. It is never sent to
 /// a cordoned node: the node selector cannot be removed from the pod again.
-fn place_beside<'a>(
-    pod: &Pod,
-    volume: &Volume,
-    node: &'a Node,
-    view: &View<'a>,
-) -> Result<Placement<'a>, Hold> {
+fn place_beside<'a>(pod: &Pod, volume: &Volume, node: &'a Node, view: &View<'a>) -> Result<Placement<'a>, Hold> {
     let sharers = view.pods_using(&volume.name).any(|other| {
         other.uid() != pod.uid()
             && !other.has_terminated()

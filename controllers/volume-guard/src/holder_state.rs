@@ -76,8 +76,7 @@ impl HolderCheck<'_> {
         let Some(absence_read) = &absence.first_read else {
             return HolderState::Missing { needs_read: true, until: None };
         };
-        let last_heartbeat =
-            view.last_heartbeat(&holder.node).filter(|sign| sign.at >= absence_read.requested_at());
+        let last_heartbeat = view.last_heartbeat(&holder.node).filter(|sign| sign.at >= absence_read.requested_at());
         if let Some(sign) = last_heartbeat {
             // Only a read that is taken after the kubelet stopped reporting can start a quarantine.
             let until = sign.at + quarantine;
@@ -85,8 +84,7 @@ impl HolderCheck<'_> {
         }
         // Another client removed a pod. A kubelet that sees only the removal still gives the processes their grace period.
         let ends = view.removed_pods_terminate_at(volume, holder);
-        let until =
-            ends.map_or(absence_read.answered_at(), |ends| ends.max(absence_read.answered_at())) + quarantine;
+        let until = ends.map_or(absence_read.answered_at(), |ends| ends.max(absence_read.answered_at())) + quarantine;
         if now < until {
             return HolderState::Missing { needs_read: false, until: Some(until) };
         }

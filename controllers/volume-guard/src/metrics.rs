@@ -12,10 +12,7 @@ pub(super) struct VolumeGuardMetrics {
 impl VolumeGuardMetrics {
     pub(super) fn register(registry: &Registry) -> Result<Self, MetricsError> {
         let changes = IntCounterVec::new(
-            Opts::new(
-                "pod_safety_volume_changes_total",
-                "Writes of Leases of exclusive volumes, by kind of change.",
-            ),
+            Opts::new("pod_safety_volume_changes_total", "Writes of Leases of exclusive volumes, by kind of change."),
             &["change"],
         )?;
         for change in VolumeChange::NAMES {

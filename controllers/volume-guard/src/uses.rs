@@ -30,8 +30,7 @@ pub(super) fn is_idle(node: &Node, used: &Use<'_>, volume: Option<&Volume>) -> b
 /// pod normally unmounts its volumes before it removes the pod. After a restart of this process earlier reports are
 /// unknown.
 pub(super) fn is_left_mounted(volume: Option<&Volume>, name: &str, node: &Node, view: &View<'_>) -> bool {
-    let was_reported =
-        || view.last_use(name, &node.name).is_some_and(|last_use| last_use.report != UseReport::None);
+    let was_reported = || view.last_use(name, &node.name).is_some_and(|last_use| last_use.report != UseReport::None);
     let used = || find_uses(name, volume, view).get(&node.name).is_some_and(|used| !used.pods.is_empty());
     node.reports_in_use(volume) && !was_reported() && !used()
 }
@@ -71,11 +70,7 @@ fn is_about_to_mount(node: &Node, used: &Use<'_>) -> bool {
 }
 
 /// How each node uses a volume.
-pub(super) fn find_uses<'a>(
-    name: &str,
-    volume: Option<&Volume>,
-    view: &View<'a>,
-) -> BTreeMap<Arc<str>, Use<'a>> {
+pub(super) fn find_uses<'a>(name: &str, volume: Option<&Volume>, view: &View<'a>) -> BTreeMap<Arc<str>, Use<'a>> {
     let mut uses: BTreeMap<Arc<str>, Use<'a>> = BTreeMap::new();
     for attachment in view.attachments_of(name) {
         let used = uses.entry(Arc::clone(&attachment.node)).or_default();

@@ -70,10 +70,9 @@ fn an_agents_output_is_off_only_if_line_and_exit_code_agree() {
         let Ok(answer) = answer else { return };
         assert!(answer.said.len() <= MAX_OUTPUT_BYTES);
         match answer.power {
-            Power::Off => assert!(
-                act == Act::Look && code == 2 && says("status: off") && !says("status: on"),
-                "{stdout:?}"
-            ),
+            Power::Off => {
+                assert!(act == Act::Look && code == 2 && says("status: off") && !says("status: on"), "{stdout:?}")
+            }
             Power::On => assert!(act == Act::Look && code == 0 && !says("status: off"), "{stdout:?}"),
             Power::Unknown => assert_ne!(act, Act::Look),
             Power::Gone => panic!("only a second question says so"),
@@ -108,16 +107,12 @@ fn metadata_is_decoded_as_it_was_written() {
         let mut expected = BTreeMap::new();
         let mut list = String::new();
         for _ in 0..draw.below(6) {
-            let text = |draw: &mut Draw<'_>| {
-                draw.text(NAMES).chars().filter(|one| is_of_xml(*one)).collect::<String>()
-            };
+            let text = |draw: &mut Draw<'_>| draw.text(NAMES).chars().filter(|one| is_of_xml(*one)).collect::<String>();
             let (name, default, kind) = (text(draw), draw.once_in(2).then(|| text(draw)), draw.word(TYPES));
             let required = draw.once_in(2);
             let options: Vec<String> = (0..draw.below(3)).map(|_| text(draw)).collect();
-            let choices: String =
-                options.iter().map(|one| format!("<option value=\"{}\"/>", escaped(one))).collect();
-            let shown =
-                default.as_deref().map(|text| format!(" default=\"{}\"", escaped(text))).unwrap_or_default();
+            let choices: String = options.iter().map(|one| format!("<option value=\"{}\"/>", escaped(one))).collect();
+            let shown = default.as_deref().map(|text| format!(" default=\"{}\"", escaped(text))).unwrap_or_default();
             let (escaped_name, number) = (escaped(&name), u8::from(required));
             let _ = write!(
                 list,
@@ -133,11 +128,8 @@ fn metadata_is_decoded_as_it_was_written() {
         }
         let text = format!("<resource-agent><parameters>{list}</parameters></resource-agent>");
         let read = Metadata::read(&text).unwrap();
-        let read: BTreeMap<_, _> = read
-            .parameters
-            .into_iter()
-            .map(|(name, one)| (name, (one.kind, one.required, one.default)))
-            .collect();
+        let read: BTreeMap<_, _> =
+            read.parameters.into_iter().map(|(name, one)| (name, (one.kind, one.required, one.default))).collect();
         assert_eq!(read, expected, "{text}");
     });
 }
@@ -155,29 +147,13 @@ fn malformed_metadata_is_decoded_or_refused() {
         let Ok(metadata) = Metadata::read(&text) else { return };
         assert!(!text.contains("<!DOCTYPE"), "{text}");
         if metadata.check_usable("fence_test").is_ok() {
-            assert!(
-                text.contains("\"status\"") && text.contains("\"off\"") && text.contains("\"reboot\""),
-                "{text}"
-            );
+            assert!(text.contains("\"status\"") && text.contains("\"off\"") && text.contains("\"reboot\""), "{text}");
         }
     });
 }
 
-const VALUES: &[&str] = &[
-    "true",
-    "no",
-    "1",
-    "20",
-    "onoff",
-    "cycle",
-    "{{.Node.Name}}",
-    "action=reboot",
-    "\n",
-    "\"",
-    "#",
-    "192.0.2.1",
-    "=",
-];
+const VALUES: &[&str] =
+    &["true", "no", "1", "20", "onoff", "cycle", "{{.Node.Name}}", "action=reboot", "\n", "\"", "#", "192.0.2.1", "="];
 
 /// The characters that Python's `str.strip` removes.
 fn is_blank_to_python(letter: char) -> bool {
@@ -224,11 +200,7 @@ fn an_agent_reads_the_parameters_and_the_action_of_the_order() {
             Act::On => "on",
             Act::Look => "status",
         };
-        assert_eq!(
-            (input.remove("action"), input.remove("nodename")),
-            (Some(action), Some("node-1")),
-            "{stdin:?}"
-        );
+        assert_eq!((input.remove("action"), input.remove("nodename")), (Some(action), Some("node-1")), "{stdin:?}");
         for (name, value) in &order.parameters {
             let value = value.reveal();
             match (metadata.parameters[name].kind == Kind::Flag, input.remove(name.as_str())) {

@@ -20,11 +20,7 @@ const FLAG_BY_VALUE: &str = "lanplus";
 const TEMPLATE: &str = "{{";
 
 /// Checks whether `agent` accepts these parameters. Secrets and templates are checked when their values are known.
-pub(super) fn check(
-    agent: &str,
-    metadata: &Metadata,
-    parameters: &BTreeMap<String, Value>,
-) -> Result<(), DeviceError> {
+pub(super) fn check(agent: &str, metadata: &Metadata, parameters: &BTreeMap<String, Value>) -> Result<(), DeviceError> {
     for (name, value) in parameters {
         let parameter = find_parameter(agent, metadata, name)?;
         match value {
@@ -36,11 +32,7 @@ pub(super) fn check(
 }
 
 /// The input that is written to the agent's stdin for `order`.
-pub(super) fn order_input(
-    agent: &str,
-    metadata: &Metadata,
-    order: &Order,
-) -> Result<Zeroizing<Vec<u8>>, DeviceError> {
+pub(super) fn order_input(agent: &str, metadata: &Metadata, order: &Order) -> Result<Zeroizing<Vec<u8>>, DeviceError> {
     check_required(agent, metadata, &order.parameters)?;
     let node = ("nodename", order.machine.node.as_ref());
     // The agents' own name for a status check, and last: of a duplicate line the last one counts.
@@ -128,14 +120,8 @@ fn unknown(metadata: &Metadata, name: &str) -> String {
 }
 
 /// Checks that all required parameters are given.
-fn check_required(
-    agent: &str,
-    metadata: &Metadata,
-    parameters: &BTreeMap<String, Value>,
-) -> Result<(), DeviceError> {
-    if let Some((name, why)) =
-        traps::required_parameter(agent).filter(|(name, _)| !parameters.contains_key(*name))
-    {
+fn check_required(agent: &str, metadata: &Metadata, parameters: &BTreeMap<String, Value>) -> Result<(), DeviceError> {
+    if let Some((name, why)) = traps::required_parameter(agent).filter(|(name, _)| !parameters.contains_key(*name)) {
         return Err(refuse(name, why));
     }
     let missing = metadata.parameters.iter().find(|(name, parameter)| {
@@ -189,8 +175,7 @@ fn check_plain(name: &str, value: &str) -> Result<(), DeviceError> {
     let why = if value.is_empty() {
         "it is empty; leave the parameter out, or correct its Secret"
     } else if value.contains([
-        '\n', '\r', '\0', '\u{b}', '\u{c}', '\u{1c}', '\u{1d}', '\u{1e}', '\u{1f}', '\u{85}', '\u{2028}',
-        '\u{2029}',
+        '\n', '\r', '\0', '\u{b}', '\u{c}', '\u{1c}', '\u{1d}', '\u{1e}', '\u{1f}', '\u{85}', '\u{2028}', '\u{2029}',
     ]) {
         "it contains a line break or a NUL, which cannot be passed to an agent (was a Secret made from a file with a newline at its end?)"
     } else if value.trim() != value {

@@ -91,8 +91,7 @@ impl LeftoverProcesses {
     fn is_part_of_run(&self, process: &Path) -> bool {
         // Gone, or not readable for us: not one of these.
         let environment = std::fs::read(process.join("environ")).unwrap_or_default();
-        let marked =
-            environment.split(|byte| *byte == 0).any(|entry| entry.starts_with(self.mark.as_bytes()));
+        let marked = environment.split(|byte| *byte == 0).any(|entry| entry.starts_with(self.mark.as_bytes()));
         marked || self.in_group(process).unwrap_or_default()
     }
 

@@ -52,8 +52,8 @@ impl Metadata {
     /// # Errors
     /// What is wrong with the text.
     pub(super) fn read(text: &str) -> Result<Self, String> {
-        let document = Document::parse(text.trim_start())
-            .map_err(|error| format!("its metadata is not XML: {error}"))?;
+        let document =
+            Document::parse(text.trim_start()).map_err(|error| format!("its metadata is not XML: {error}"))?;
         let root = document.root_element();
         if root.tag_name().name() != "resource-agent" {
             return Err("its metadata does not describe a fence agent".to_owned());
@@ -63,10 +63,8 @@ impl Metadata {
             let name = node.attribute("name").ok_or("its metadata has a parameter without a name")?;
             metadata.parameters.insert(name.to_owned(), parameter(node));
         }
-        metadata.actions = children(root, "actions", "action")
-            .filter_map(|node| node.attribute("name"))
-            .map(str::to_owned)
-            .collect();
+        metadata.actions =
+            children(root, "actions", "action").filter_map(|node| node.attribute("name")).map(str::to_owned).collect();
         metadata.link_old_spellings(root);
         Ok(metadata)
     }
@@ -105,12 +103,9 @@ impl Metadata {
                     .to_owned(),
             );
         }
-        let missing =
-            self.parameters.get("missing_as_off").and_then(|parameter| parameter.default.as_deref());
+        let missing = self.parameters.get("missing_as_off").and_then(|parameter| parameter.default.as_deref());
         if missing.is_some_and(traps::is_truthy) {
-            return Err(
-                "it always reports a machine that it cannot find as off, which proves nothing".to_owned()
-            );
+            return Err("it always reports a machine that it cannot find as off, which proves nothing".to_owned());
         }
         Ok(())
     }
@@ -142,11 +137,7 @@ fn options(content: Node<'_, '_>) -> Vec<String> {
     content.children().filter_map(|option| option.attribute("value")).map(str::to_owned).collect()
 }
 
-fn children<'a>(
-    root: Node<'a, 'a>,
-    list: &'static str,
-    item: &'static str,
-) -> impl Iterator<Item = Node<'a, 'a>> {
+fn children<'a>(root: Node<'a, 'a>, list: &'static str, item: &'static str) -> impl Iterator<Item = Node<'a, 'a>> {
     let lists = root.children().filter(move |node| node.has_tag_name(list));
     lists.flat_map(|list| list.children()).filter(move |node| node.has_tag_name(item))
 }

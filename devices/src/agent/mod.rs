@@ -90,11 +90,7 @@ impl Agents {
     }
 
     /// See [`FenceTransport::check`](pod_safety_transport::FenceTransport::check).
-    pub(crate) async fn check(
-        &self,
-        name: &str,
-        parameters: &BTreeMap<String, Value>,
-    ) -> Result<(), DeviceError> {
+    pub(crate) async fn check(&self, name: &str, parameters: &BTreeMap<String, Value>) -> Result<(), DeviceError> {
         let agent = find::find_agent(name, &self.options.directories)?;
         let metadata = self.metadata(&agent, self.env.now() + METADATA_WITHIN).await?;
         input::check(&agent.name, &metadata, parameters)
@@ -148,10 +144,7 @@ impl Agents {
         let deadline = deadline.min(self.env.now() + METADATA_WITHIN);
         let result = process::run(&self.env, &self.owner, &agent.path, b"action=metadata\n", deadline).await;
         let RunResult { code, stdout, stderr, .. } = result.map_err(|error| {
-            bad(format!(
-                "asked for its metadata: {error}; try it by hand: `echo action=metadata | {}`",
-                agent.name
-            ))
+            bad(format!("asked for its metadata: {error}; try it by hand: `echo action=metadata | {}`", agent.name))
         })?;
         if code != Some(0) {
             let output = Redactor::new(&BTreeMap::new()).clean(&stderr.text, stderr.is_truncated);

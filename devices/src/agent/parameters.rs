@@ -30,10 +30,7 @@ pub(super) enum Class {
 
 const CLASSES: [(Class, &[&str]); 8] = [
     (Class::Setting, SETTINGS),
-    (
-        Class::Login,
-        &["password", "token", "apikey", "access_key", "secret_key", "community", "snmp_priv_passwd"],
-    ),
+    (Class::Login, &["password", "token", "apikey", "access_key", "secret_key", "community", "snmp_priv_passwd"]),
     (Class::Pattern, &["command_prompt", "plug_separator", "separator", "disable_timeout", "filter"]),
     (Class::Host, &["ip", "region", "zone", "cloud"]),
     (Class::Url, &["auth_url", "session_url"]),
@@ -172,25 +169,23 @@ pub(super) fn value_problem(class: Class, value: &str) -> Option<&'static str> {
     let is_private = is_private(value);
     match class {
         Class::Setting | Class::Login | Class::Pattern => None,
-        _ if is_private => Some(
-            "it is, or may lead to, a place where this process or its node keeps credentials; use another path",
-        ),
+        _ if is_private => {
+            Some("it is, or may lead to, a place where this process or its node keeps credentials; use another path")
+        }
         Class::File => None,
         _ if !is_word => {
             Some("it would be read as further arguments of a program that the agent starts; write one word")
         }
         Class::Host if !value.chars().all(|one| one.is_ascii_alphanumeric() || ".:_-[]%".contains(one)) => {
-            Some(
-                "it becomes part of a host name, and the login is sent there; write only a host name or address",
-            )
+            Some("it becomes part of a host name, and the login is sent there; write only a host name or address")
         }
         Class::Url if !["https://", "http://"].iter().any(|scheme| value.starts_with(scheme)) => {
             Some("the login is sent there; write an address that begins with https://")
         }
         // In `https://ADDRESS:443` + `@host/`, the host is `host`.
-        Class::Path if !value.starts_with('/') => Some(
-            "an agent may put it behind the host of an address, where it could name another host; begin it with /",
-        ),
+        Class::Path if !value.starts_with('/') => {
+            Some("an agent may put it behind the host of an address, where it could name another host; begin it with /")
+        }
         Class::Path | Class::Url | Class::Word if value.contains(SHELL) => Some(
             "the agent may paste it into a command line, where it would be more than one word; leave out quotes and similar characters",
         ),

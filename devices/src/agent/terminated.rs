@@ -47,9 +47,8 @@ impl ListQuery<'_> {
         let list = String::from_utf8_lossy(&result.stdout.text);
         // The ID, the default separator of the agents, and no alias.
         let is_own_line = |line: &str| line.trim_end().strip_suffix(',') == Some(instance);
-        (listed && !instance.is_empty() && list.lines().any(is_own_line)).then(|| {
-            Answer::new(Power::Gone, Identity::Unknown, format!("instance {instance} is terminated"))
-        })
+        (listed && !instance.is_empty() && list.lines().any(is_own_line))
+            .then(|| Answer::new(Power::Gone, Identity::Unknown, format!("instance {instance} is terminated")))
     }
 }
 
@@ -115,9 +114,7 @@ mod tests {
 
     #[test]
     fn only_a_state_that_is_neither_on_nor_off_may_be_terminated() {
-        assert!(may_be_terminated(
-            "ERROR: Failed: Unable to obtain correct plug status or plug is not available"
-        ));
+        assert!(may_be_terminated("ERROR: Failed: Unable to obtain correct plug status or plug is not available"));
         assert!(!may_be_terminated("Failed: Incorrect Access Key or Secret Key."));
     }
 }

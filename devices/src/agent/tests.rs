@@ -11,9 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use pod_safety_clock::Env;
-use pod_safety_transport::{
-    Act, Answer, DeviceError, Driver, FenceTransport as _, Machine, Order, Secret, Value,
-};
+use pod_safety_transport::{Act, Answer, DeviceError, Driver, FenceTransport as _, Machine, Order, Secret, Value};
 use tempfile::TempDir;
 
 use crate::{AgentLocation, AgentOptions, Devices};

@@ -16,9 +16,7 @@ pub(super) fn agent_problem(name: &str) -> Option<&'static str> {
         "fence_evacuate" => Some("it makes OpenStack move instances away, and reads no power"),
         "fence_heuristics_ping" => Some("its status shows whether another host answers a ping, not power"),
         "fence_kdump" => Some("it waits for a node to write a crash dump, and reads no power"),
-        "fence_sbd" => {
-            Some("its status shows whether a message was written to a disk, not whether the node obeyed it")
-        }
+        "fence_sbd" => Some("its status shows whether a message was written to a disk, not whether the node obeyed it"),
         _ => None,
     }
 }
@@ -28,26 +26,20 @@ pub(super) fn parameter_problem(name: &str) -> Option<&'static str> {
     let name = name.replace('-', "_");
     match name.as_str() {
         "action" | "option" | "o" => Some("pod-safety decides the action; leave it out"),
-        "port_as_ip" => {
-            Some("the login would go to the host in plug, which is not checked as a host is; write ip")
-        }
+        "port_as_ip" => Some("the login would go to the host in plug, which is not checked as a host is; write ip"),
         "nodename" => Some("pod-safety sets it to the node's name; leave it out"),
-        "help" | "version" | "usage" | "manpage" => {
-            Some("the agent would print text and report success; leave it out")
+        "help" | "version" | "usage" | "manpage" => Some("the agent would print text and report success; leave it out"),
+        "debug" | "debug_file" | "verbose" | "verbose_level" | "boto3_debug" => {
+            Some("the agent would write passwords to a file or a log; leave it out, and try the agent by hand")
         }
-        "debug" | "debug_file" | "verbose" | "verbose_level" | "boto3_debug" => Some(
-            "the agent would write passwords to a file or a log; leave it out, and try the agent by hand",
-        ),
         "quiet" => Some("why the agent failed would be lost; leave it out"),
         "baremetalsolution" => {
             Some("the agent would report the opposite of the requested state without a check; leave it out")
         }
-        "network_fencing" => {
-            Some("the agent would report a machine as off when only its network is cut; leave it out")
-        }
+        "network_fencing" => Some("the agent would report a machine as off when only its network is cut; leave it out"),
         "ssh_options" | "exec" | "runonfail" | "runonwarn" | "use_sudo" | "sudo" => Some(RUNS),
-        "cacert" | "cookie_file" | "kubeconfig" | "openrc" | "serviceaccount" | "tlscacert" | "tlscert"
-        | "tlskey" | "token_file" => Some(READS),
+        "cacert" | "cookie_file" | "kubeconfig" | "openrc" | "serviceaccount" | "tlscacert" | "tlscert" | "tlskey"
+        | "token_file" => Some(READS),
         "proxy" | "proxyhost" | "proxyport" => Some(
             "the login would go through another host than the device; leave it out, and give the pod a route to the device",
         ),
@@ -86,9 +78,7 @@ pub(super) fn required_parameter(agent: &str) -> Option<(&'static str, &'static 
             "systems_uri",
             "without it the agent switches the last system that the service lists; write /redfish/v1/Systems/…",
         )),
-        DUMMY_AGENT => {
-            Some(("status_file", "without it all nodes would share one file; write a path for each node"))
-        }
+        DUMMY_AGENT => Some(("status_file", "without it all nodes would share one file; write a path for each node")),
         _ => None,
     }
 }

@@ -73,9 +73,7 @@ fn beginning(output: &str) -> &str {
 
 fn failure(result: &RunResult, said: String) -> DeviceError {
     match (result.code, result.signal) {
-        (Some(FAILED), _) if said.is_empty() => {
-            DeviceError::Garbage { said: "exit code 1, without output".to_owned() }
-        }
+        (Some(FAILED), _) if said.is_empty() => DeviceError::Garbage { said: "exit code 1, without output".to_owned() },
         (Some(FAILED), _) => classify(said),
         (Some(code), _) => DeviceError::Garbage { said: format!("exit code {code}: {said}") },
         (None, Some(signal)) => {
@@ -107,12 +105,8 @@ fn classify(said: String) -> DeviceError {
     }
 }
 
-const TLS: &[&str] = &[
-    "certificate verify failed",
-    "certificate_verify_failed",
-    "self-signed certificate",
-    "ssl certificate problem",
-];
+const TLS: &[&str] =
+    &["certificate verify failed", "certificate_verify_failed", "self-signed certificate", "ssl certificate problem"];
 
 const EXPIRED: &[&str] = &[
     "requestexpired",

@@ -79,10 +79,7 @@ impl<'a> Connection<'a> {
     }
 
     /// Sends `request` once, and reads the whole answer.
-    pub(super) async fn send(
-        &mut self,
-        request: Request<Full<Bytes>>,
-    ) -> Result<Response<Bytes>, DeviceError> {
+    pub(super) async fn send(&mut self, request: Request<Full<Bytes>>) -> Result<Response<Bytes>, DeviceError> {
         let env = self.route.env;
         let deadline = env.now() + ANSWERS_WITHIN;
         self.is_idle = false;
@@ -104,9 +101,7 @@ impl<'a> Connection<'a> {
             }
             None => {
                 self.open = None;
-                Err(DeviceError::Unreachable {
-                    said: format!("no answer within {}s", ANSWERS_WITHIN.as_secs()),
-                })
+                Err(DeviceError::Unreachable { said: format!("no answer within {}s", ANSWERS_WITHIN.as_secs()) })
             }
         }
     }
@@ -120,24 +115,19 @@ impl<'a> Connection<'a> {
             let said = || format!("no connection within {}s", CONNECTS_WITHIN.as_secs());
             self.open = Some(connected.unwrap_or_else(|| Err(DeviceError::Unreachable { said: said() }))?);
         }
-        self.open
-            .as_mut()
-            .ok_or_else(|| DeviceError::Unreachable { said: "there is no connection".to_owned() })
+        self.open.as_mut().ok_or_else(|| DeviceError::Unreachable { said: "there is no connection".to_owned() })
     }
 }
 
 impl Route<'_> {
     async fn connect(&self) -> Result<OpenConnection, DeviceError> {
-        let unreachable =
-            |error: &dyn std::fmt::Display| DeviceError::Unreachable { said: error.to_string() };
+        let unreachable = |error: &dyn std::fmt::Display| DeviceError::Unreachable { said: error.to_string() };
         let host = self.authority.host().trim_start_matches('[').trim_end_matches(']');
         let name = ServerName::try_from(host.to_owned()).map_err(|error| unreachable(&error))?;
         let port = self.authority.port_u16().unwrap_or(HTTPS);
         let stream = TcpStream::connect((host, port)).await.map_err(|error| unreachable(&error))?;
-        let stream =
-            self.tls.connect(name, stream).await.map_err(|error| handshake::to_device_error(&error))?;
-        let (sender, driver) =
-            http1::handshake(TokioIo::new(stream)).await.map_err(|error| unreachable(&error))?;
+        let stream = self.tls.connect(name, stream).await.map_err(|error| handshake::to_device_error(&error))?;
+        let (sender, driver) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| unreachable(&error))?;
         // The pending request gets the error.
         let driver = Box::pin(async move { drop(driver.await) });
         Ok(OpenConnection { sender, driver, is_closed: false })
@@ -162,10 +152,8 @@ impl OpenConnection {
     async fn exchange(&mut self, request: Request<Full<Bytes>>) -> Result<Response<Bytes>, ExchangeError> {
         let Self { sender, driver, is_closed: closed } = self;
         let work = async move {
-            let response = sender
-                .send_request(request)
-                .await
-                .map_err(|error| ExchangeError::Lost(error_chain(&error)))?;
+            let response =
+                sender.send_request(request).await.map_err(|error| ExchangeError::Lost(error_chain(&error)))?;
             let (head, body) = response.into_parts();
             let body = Limited::new(body, MAX_ANSWER_BYTES).collect().await.map_err(|error| {
                 if error.is::<http_body_util::LengthLimitError>() {
@@ -183,9 +171,7 @@ impl OpenConnection {
             }
             match work.as_mut().poll(context) {
                 Poll::Ready(answer) => Poll::Ready(answer),
-                Poll::Pending if *closed => {
-                    Poll::Ready(Err(ExchangeError::Lost("closed by the service".to_owned())))
-                }
+                Poll::Pending if *closed => Poll::Ready(Err(ExchangeError::Lost("closed by the service".to_owned()))),
                 Poll::Pending => Poll::Pending,
             }
         })

@@ -29,9 +29,7 @@ pub(super) fn to_device_error(error: &io::Error) -> DeviceError {
 
 /// The remedy; `None`: the cause is neither a missing common version nor missing trust.
 fn remedy(cause: &Error) -> Option<String> {
-    use AlertDescription::{
-        HandshakeFailure, IllegalParameter, InsufficientSecurity, InternalError, ProtocolVersion,
-    };
+    use AlertDescription::{HandshakeFailure, IllegalParameter, InsufficientSecurity, InternalError, ProtocolVersion};
     match cause {
         Error::AlertReceived(
             HandshakeFailure | InsufficientSecurity | ProtocolVersion | IllegalParameter | InternalError,
@@ -50,14 +48,11 @@ fn remedy(cause: &Error) -> Option<String> {
 fn certificate_remedy(wrong: &CertificateError) -> String {
     let error = format!("{wrong:?}");
     if error.contains("CaUsedAsEndEntity") {
-        "The certificate of the service is that of an authority: put this certificate itself into `ca`"
-            .to_owned()
+        "The certificate of the service is that of an authority: put this certificate itself into `ca`".to_owned()
     } else if error.contains("UnsupportedCertVersion") || matches!(wrong, CertificateError::BadEncoding) {
         format!("The certificate of the service is not X.509 version 3: renew it. {AGENTS}")
     } else if error.contains("UnsupportedSignatureAlgorithm") {
-        format!(
-            "The certificate of the service is signed by an algorithm that is not accepted: renew it. {AGENTS}"
-        )
+        format!("The certificate of the service is signed by an algorithm that is not accepted: renew it. {AGENTS}")
     } else {
         "Put the certificate of the service, or of the authority that signed it, into `ca`".to_owned()
     }

@@ -10,9 +10,7 @@ pub(super) fn text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>,
 }
 
 /// An object, or an empty one. From a list serde would read the fields by their order.
-pub(super) fn object<'de, D: Deserializer<'de>, T: DeserializeOwned + Default>(
-    from: D,
-) -> Result<T, D::Error> {
+pub(super) fn object<'de, D: Deserializer<'de>, T: DeserializeOwned + Default>(from: D) -> Result<T, D::Error> {
     let json = Json::deserialize(from)?;
     Ok(if json.is_object() { serde_json::from_value(json).unwrap_or_default() } else { T::default() })
 }

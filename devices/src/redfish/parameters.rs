@@ -127,8 +127,7 @@ fn check_names(parameters: &BTreeMap<String, Value>) -> Result<(), DeviceError> 
 }
 
 fn authority(address: &str) -> Result<Authority, DeviceError> {
-    let wrong =
-        || refuse(ADDRESS, "write https://HOST or https://HOST:PORT; the login goes to its own parameters");
+    let wrong = || refuse(ADDRESS, "write https://HOST or https://HOST:PORT; the login goes to its own parameters");
     let address: Uri = address.parse().map_err(|_error| wrong())?;
     let authority = address.authority().filter(|authority| !authority.as_str().contains('@'));
     let plain = address.scheme_str() == Some("https") && address.path() == "/" && address.query().is_none();

@@ -105,8 +105,7 @@ impl<'a> Service<'a> {
     async fn log_in(&mut self, login: &Login) -> Result<(), DeviceError> {
         self.credential = None;
         let body = json!({ "UserName": login.username, "Password": login.password.reveal() });
-        let (path, response) =
-            Box::pin(self.follow(&Method::POST, SESSIONS, Some(&body), WRITE_REDIRECTIONS)).await?;
+        let (path, response) = Box::pin(self.follow(&Method::POST, SESSIONS, Some(&body), WRITE_REDIRECTIONS)).await?;
         check_response(&path, &response)?;
         let Some(token) = response.headers().get(TOKEN) else {
             return Err(DeviceError::Garbage { said: "a session without a token".to_owned() });
@@ -158,12 +157,7 @@ impl<'a> Service<'a> {
         Err(DeviceError::Failed { said: format!("{path} leads in circles") })
     }
 
-    async fn send(
-        &mut self,
-        method: &Method,
-        path: &str,
-        body: Option<&Json>,
-    ) -> Result<Response<Bytes>, DeviceError> {
+    async fn send(&mut self, method: &Method, path: &str, body: Option<&Json>) -> Result<Response<Bytes>, DeviceError> {
         let mut request = Request::builder().method(method).uri(path);
         request = request.header(HOST, self.parameters.authority.as_str());
         request = request.header(ACCEPT, "application/json").header(VERSION, "4.0");

@@ -104,10 +104,7 @@ pub(super) struct Collection {
 }
 
 /// The path of the machine's system: the named one, or the only one.
-pub(super) async fn resolve_path(
-    service: &mut Service<'_>,
-    parameters: &Parameters,
-) -> Result<String, DeviceError> {
+pub(super) async fn resolve_path(service: &mut Service<'_>, parameters: &Parameters) -> Result<String, DeviceError> {
     if let Some(path) = &parameters.system {
         return Ok(path.clone());
     }
@@ -172,9 +169,7 @@ impl System {
             Power::Unknown | Power::Gone => return Ok(()),
         };
         let Some(reset) = &self.actions.reset else {
-            return Err(DeviceError::Failed {
-                said: "the system has no action ComputerSystem.Reset".to_owned(),
-            });
+            return Err(DeviceError::Failed { said: "the system has no action ComputerSystem.Reset".to_owned() });
         };
         let target = reset.target.as_deref().and_then(|target| service.own_path(target));
         let Some(target) = target.filter(|target| target.starts_with(ROOT)) else {
@@ -205,10 +200,8 @@ impl System {
             let Some(path) = service.own_path(link) else { continue };
             let Chassis { power_state, links } = service.get(&path).await?;
             if links.systems.len() <= 1 {
-                states.push((
-                    path,
-                    power_state.filter(|word| !word.is_empty()).unwrap_or_else(|| "nothing".to_owned()),
-                ));
+                states
+                    .push((path, power_state.filter(|word| !word.is_empty()).unwrap_or_else(|| "nothing".to_owned())));
             }
         }
         let all_off = !states.is_empty() && states.iter().all(|(_, power)| power == "Off");
@@ -217,9 +210,7 @@ impl System {
         }
         let words: Vec<_> = states.iter().map(|(path, power)| format!("{path} says {power}")).collect();
         let chassis = if words.is_empty() { "no chassis says so".to_owned() } else { words.join(", ") };
-        Err(DeviceError::Failed {
-            said: format!("PowerState is Off, but ForceOff was refused ({said}) and {chassis}"),
-        })
+        Err(DeviceError::Failed { said: format!("PowerState is Off, but ForceOff was refused ({said}) and {chassis}") })
     }
 }
 

@@ -56,20 +56,14 @@ impl Stub {
         Self::named("127.0.0.1", answers).await
     }
 
-    pub(super) async fn named(
-        name: &str,
-        answers: impl Fn(&str, &[String]) -> Reply + Send + Sync + 'static,
-    ) -> Self {
+    pub(super) async fn named(name: &str, answers: impl Fn(&str, &[String]) -> Reply + Send + Sync + 'static) -> Self {
         let key = KeyPair::generate().unwrap();
         let certificate = CertificateParams::new(vec![name.to_owned()]).unwrap().self_signed(&key).unwrap();
         Self::with(&certificate, &key, certificate.pem(), answers).await
     }
 
     /// With a certificate for `name` that is signed by an authority, which is the value of `ca`.
-    pub(super) async fn signed(
-        name: &str,
-        answers: impl Fn(&str, &[String]) -> Reply + Send + Sync + 'static,
-    ) -> Self {
+    pub(super) async fn signed(name: &str, answers: impl Fn(&str, &[String]) -> Reply + Send + Sync + 'static) -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
@@ -83,8 +77,7 @@ impl Stub {
         answers: impl Fn(&str, &[String]) -> Reply + Send + Sync + 'static,
     ) -> Self {
         let key = KeyPair::generate().unwrap();
-        let certificate =
-            CertificateParams::new(vec![name.to_owned()]).unwrap().signed_by(&key, authority).unwrap();
+        let certificate = CertificateParams::new(vec![name.to_owned()]).unwrap().signed_by(&key, authority).unwrap();
         Self::with(&certificate, &key, authority.pem(), answers).await
     }
 
@@ -160,10 +153,7 @@ impl Stub {
         }
     }
 
-    async fn speak(
-        &self,
-        mut stream: tokio_rustls::server::TlsStream<tokio::net::TcpStream>,
-    ) -> io::Result<()> {
+    async fn speak(&self, mut stream: tokio_rustls::server::TlsStream<tokio::net::TcpStream>) -> io::Result<()> {
         loop {
             let (head, body) = request(&mut stream).await?;
             let line = head.lines().next().unwrap_or_default().trim_end_matches(" HTTP/1.1").to_owned();
@@ -200,11 +190,8 @@ async fn request(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<(String, S
     while !head.ends_with("\r\n\r\n") {
         head.push(char::from(stream.read_u8().await?));
     }
-    let length = head
-        .to_lowercase()
-        .split("content-length: ")
-        .nth(1)
-        .and_then(|rest| rest.lines().next()?.parse().ok());
+    let length =
+        head.to_lowercase().split("content-length: ").nth(1).and_then(|rest| rest.lines().next()?.parse().ok());
     let mut body = vec![0; length.unwrap_or(0)];
     stream.read_exact(&mut body).await?;
     Ok((head, String::from_utf8_lossy(&body).into_owned()))

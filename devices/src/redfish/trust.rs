@@ -77,15 +77,11 @@ impl ServerCertVerifier for Verifier {
     ) -> Result<ServerCertVerified, Error> {
         match &self.policy {
             TrustPolicy::Any => Ok(ServerCertVerified::assertion()),
-            TrustPolicy::Pinned { pinned, .. } if pinned.contains(end_entity) => {
-                Ok(ServerCertVerified::assertion())
-            }
+            TrustPolicy::Pinned { pinned, .. } if pinned.contains(end_entity) => Ok(ServerCertVerified::assertion()),
             TrustPolicy::Pinned { chain: Some(chain), .. } => {
                 chain.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
             }
-            TrustPolicy::Pinned { chain: None, .. } => {
-                Err(Error::InvalidCertificate(CertificateError::UnknownIssuer))
-            }
+            TrustPolicy::Pinned { chain: None, .. } => Err(Error::InvalidCertificate(CertificateError::UnknownIssuer)),
         }
     }
 
@@ -96,12 +92,7 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(
-            message,
-            certificate,
-            signature,
-            &self.provider.signature_verification_algorithms,
-        )
+        verify_tls12_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
     }
 
     fn verify_tls13_signature(
@@ -110,12 +101,7 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(
-            message,
-            certificate,
-            signature,
-            &self.provider.signature_verification_algorithms,
-        )
+        verify_tls13_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

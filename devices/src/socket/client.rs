@@ -62,13 +62,8 @@ impl AgentsAtSocket {
     }
 
     /// See [`FenceTransport::check`](pod_safety_transport::FenceTransport::check).
-    pub(crate) async fn check(
-        &self,
-        agent: &str,
-        parameters: &BTreeMap<String, Value>,
-    ) -> Result<(), DeviceError> {
-        let request =
-            Request::Check { agent: agent.to_owned(), parameters: WireValue::encode_all(parameters) };
+    pub(crate) async fn check(&self, agent: &str, parameters: &BTreeMap<String, Value>) -> Result<(), DeviceError> {
+        let request = Request::Check { agent: agent.to_owned(), parameters: WireValue::encode_all(parameters) };
         let request = encoded(&request, parameters)?;
         let reply = match self.exchange(&request, self.env.now() + METADATA_WITHIN + HELLO_WITHIN).await {
             Ok(Reply::Checked(Ok(()))) => return Ok(()),
@@ -118,10 +113,7 @@ impl AgentsAtSocket {
     async fn exchange(&self, request: &[u8], deadline: Mono) -> Result<Reply, ExchangeError> {
         let exchange = async {
             let mut stream = UnixStream::connect(&self.socket).await.map_err(ExchangeError::NotSent)?;
-            stream
-                .write_all(request)
-                .await
-                .map_err(|error| ExchangeError::NoReply(FrameError::Ended(error)))?;
+            stream.write_all(request).await.map_err(|error| ExchangeError::NoReply(FrameError::Ended(error)))?;
             frame::read(&mut stream).await.map_err(ExchangeError::NoReply)
         };
         self.env.timeout_at(deadline, exchange).await.unwrap_or(Err(ExchangeError::TimedOut))
@@ -165,10 +157,7 @@ fn discard_unverified(act: Act, answer: Answer) -> Answer {
 }
 
 /// The bytes to send. If the order is too long, the error names its longest parameter.
-fn encoded(
-    request: &Request,
-    parameters: &BTreeMap<String, Value>,
-) -> Result<Zeroizing<Vec<u8>>, DeviceError> {
+fn encoded(request: &Request, parameters: &BTreeMap<String, Value>) -> Result<Zeroizing<Vec<u8>>, DeviceError> {
     frame::encode(request).map_err(|_longer| {
         let longest = parameters.iter().max_by_key(|(_, value)| value.reveal().len());
         let name = longest.map_or_else(String::new, |(name, _)| name.clone());

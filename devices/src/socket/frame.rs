@@ -72,17 +72,12 @@ impl Write for Fixed {
 }
 
 /// Sends a message.
-pub(super) async fn write(
-    stream: &mut (impl AsyncWrite + Unpin),
-    message: &impl Serialize,
-) -> Result<(), FrameError> {
+pub(super) async fn write(stream: &mut (impl AsyncWrite + Unpin), message: &impl Serialize) -> Result<(), FrameError> {
     stream.write_all(&encode(message)?).await.map_err(FrameError::Ended)
 }
 
 /// Reads a message, and nothing after it.
-pub(super) async fn read<T: DeserializeOwned>(
-    stream: &mut (impl AsyncRead + Unpin),
-) -> Result<T, FrameError> {
+pub(super) async fn read<T: DeserializeOwned>(stream: &mut (impl AsyncRead + Unpin)) -> Result<T, FrameError> {
     let mut header = [0; HEADER];
     stream.read_exact(&mut header).await.map_err(FrameError::Ended)?;
     let [name @ .., v1, v0, l3, l2, l1, l0] = header;

@@ -104,16 +104,7 @@ impl AgentServer {
         std::fs::set_permissions(socket, std::fs::Permissions::from_mode(MODE)).map_err(listen)?;
         let (connections, places) = (Arc::new(Semaphore::new(CONNECTIONS)), Semaphore::new(at_once));
         let socket = socket.to_owned();
-        Ok(Arc::new(Self {
-            env,
-            socket,
-            agents,
-            listener,
-            client_uid,
-            connections,
-            agent_slots: places,
-            at_once,
-        }))
+        Ok(Arc::new(Self { env, socket, agents, listener, client_uid, connections, agent_slots: places, at_once }))
     }
 
     /// Serves orders permanently.
@@ -183,10 +174,9 @@ impl AgentServer {
         let allowed = self.client_uid?;
         match stream.peer_cred() {
             Ok(peer) if peer.uid() == allowed => None,
-            Ok(peer) => Some(format!(
-                "user {} may not send orders, only user {allowed} may (--client-uid)",
-                peer.uid()
-            )),
+            Ok(peer) => {
+                Some(format!("user {} may not send orders, only user {allowed} may (--client-uid)", peer.uid()))
+            }
             Err(error) => Some(format!("the user of the peer cannot be read: {error}")),
         }
     }

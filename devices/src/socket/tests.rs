@@ -7,9 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pod_safety_clock::{Env, since_boot};
-use pod_safety_transport::{
-    Act, Answer, DeviceError, FenceTransport as _, Identity, MAX_OUTPUT_BYTES, Order, Power,
-};
+use pod_safety_transport::{Act, Answer, DeviceError, FenceTransport as _, Identity, MAX_OUTPUT_BYTES, Order, Power};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
 
@@ -35,8 +33,7 @@ struct Scene {
 async fn scene(body: &str, client_uid: Option<u32>, at_once: usize) -> Scene {
     let fixture = AgentFixture::new().agent(body);
     let socket = fixture.path("socket");
-    let server =
-        AgentServer::bind(Env::real(1), &socket, fixture.options(), client_uid, at_once).await.unwrap();
+    let server = AgentServer::bind(Env::real(1), &socket, fixture.options(), client_uid, at_once).await.unwrap();
     Env::real(1).spawner.spawn("server", Box::pin(Arc::clone(&server).serve()));
     Scene { fixture: fixture.by_socket(socket), server }
 }
@@ -106,8 +103,7 @@ async fn without_a_server_the_error_says_that_no_order_was_sent() {
     let fixture = AgentFixture::new();
     let socket = fixture.path("socket");
     let fixture = fixture.by_socket(socket);
-    for error in [fixture.act(Act::Off).await.unwrap_err(), fixture.devices.check_agents().await.unwrap_err()]
-    {
+    for error in [fixture.act(Act::Off).await.unwrap_err(), fixture.devices.check_agents().await.unwrap_err()] {
         assert!(why(&error).contains("No order was sent"), "{error}");
         assert_eq!(error.category(), "AgentsUnavailable");
     }
@@ -128,16 +124,11 @@ async fn attack_a_malicious_reply_proves_no_more_than_an_agent_can_report() {
         let socket = fixture.path("socket");
         let answer = fixture.by_socket(socket).act(act).await.unwrap();
         assert_eq!((answer.power, answer.identity), (power, Identity::Unknown));
-        assert!(
-            answer.said.len() <= MAX_OUTPUT_BYTES && answer.said.ends_with("[secret]"),
-            "{}",
-            answer.said
-        );
+        assert!(answer.said.len() <= MAX_OUTPUT_BYTES && answer.said.ends_with("[secret]"), "{}", answer.said);
     }
     let valid = bytes(&Reply::Hello);
-    let header = |version: u16, length: u32| {
-        [b"agents".as_slice(), &version.to_be_bytes(), &length.to_be_bytes()].concat()
-    };
+    let header =
+        |version: u16, length: u32| [b"agents".as_slice(), &version.to_be_bytes(), &length.to_be_bytes()].concat();
     for (reply, expected) in [
         (b"HTTP/1.1 200 OK\r\n\r\n".to_vec(), "another protocol"),
         (header(2, 0), "version 2"),
@@ -206,8 +197,7 @@ async fn attack_another_user_cannot_send_orders() {
 
 #[tokio::test]
 async fn a_dropped_order_kills_its_agent() {
-    let Scene { fixture, .. } =
-        scene(&format!("{CHILDREN}\ntouch \"$here/ready\"; sleep 300"), None, 4).await;
+    let Scene { fixture, .. } = scene(&format!("{CHILDREN}\ntouch \"$here/ready\"; sleep 300"), None, 4).await;
     let order = fixture.devices.carry_out(order(Act::Off, Duration::from_secs(60)));
     let path = fixture.path("ready");
     let ready = Box::pin(appears(&path));
@@ -296,9 +286,7 @@ async fn a_server_kills_the_agents_of_its_predecessor_before_it_listens() {
 #[tokio::test]
 async fn a_server_replaces_a_stale_socket_and_nothing_else() {
     let fixture = AgentFixture::new();
-    let bind = async |path: PathBuf| {
-        AgentServer::bind(Env::real(1), &path, fixture.options(), None, 1).await.map(drop)
-    };
+    let bind = async |path: PathBuf| AgentServer::bind(Env::real(1), &path, fixture.options(), None, 1).await.map(drop);
     let file = fixture.path("file");
     std::fs::write(&file, "mine").unwrap();
     assert!(matches!(bind(file.clone()).await, Err(ServeError::NoSocket(_))));
@@ -317,9 +305,7 @@ async fn an_order_beyond_the_limit_waits_and_starts_no_agent_after_its_deadline(
         appears(&fixture.path("ready")).await;
         server.reply(off_until(since_boot() + Duration::from_secs(1))).await
     };
-    let futures::future::Either::Right((second, first)) =
-        futures::future::select(first, Box::pin(second)).await
-    else {
+    let futures::future::Either::Right((second, first)) = futures::future::select(first, Box::pin(second)).await else {
         panic!("the first ended")
     };
     let Reply::CarriedOut(Err(DeviceError::Failed { said })) = &second else { panic!("{second:?}") };
@@ -329,14 +315,12 @@ async fn an_order_beyond_the_limit_waits_and_starts_no_agent_after_its_deadline(
 
 #[tokio::test]
 async fn a_server_that_stops_kills_its_agents() {
-    let Scene { fixture, server } =
-        scene("echo $$ > \"$here/agent\"; touch \"$here/ready\"; sleep 300", None, 2).await;
+    let Scene { fixture, server } = scene("echo $$ > \"$here/agent\"; touch \"$here/ready\"; sleep 300", None, 2).await;
     let stopped = async {
         appears(&fixture.path("ready")).await;
         server.stop().await;
     };
-    let (answer, ()) =
-        tokio::join!(fixture.devices.carry_out(order(Act::Off, Duration::from_secs(60))), stopped);
+    let (answer, ()) = tokio::join!(fixture.devices.carry_out(order(Act::Off, Duration::from_secs(60))), stopped);
     assert!(matches!(answer, Err(DeviceError::Failed { .. })), "{answer:?}");
     assert_dead(fixture.read("agent").trim()).await;
     assert!(!fixture.path("socket").exists());

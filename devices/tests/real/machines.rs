@@ -45,11 +45,9 @@ async fn fence_aws() {
     elsewhere.parameters.insert("region".to_owned(), Value::Plain("us-east-1".to_owned()));
     let mut filtered = device("i-0123456789abcdef0");
     filtered.parameters.insert("filter".to_owned(), Value::Plain("instance-state-name=running".to_owned()));
-    for (what, device) in [
-        ("it never was", device("i-0123456789abcdef0")),
-        ("another region", elsewhere),
-        ("a filter", filtered),
-    ] {
+    for (what, device) in
+        [("it never was", device("i-0123456789abcdef0")), ("another region", elsewhere), ("a filter", filtered)]
+    {
         let answer = device.act(Act::Look).await;
         assert!(
             matches!(&answer, Err(DeviceError::Failed { said }) if said.contains("plug is not available")),
@@ -155,8 +153,7 @@ async fn fence_virsh() {
     let port = hypervisor.port().to_string();
     let device = |plug: &str, password: &str| {
         let driver = Driver::Agent("fence_virsh".into());
-        let parameters =
-            [("ip", "127.0.0.1"), ("ipport", &*port), ("plug", plug), ("username", hypervisor::USER)];
+        let parameters = [("ip", "127.0.0.1"), ("ipport", &*port), ("plug", plug), ("username", hypervisor::USER)];
         let mut device = Device::from_directory(hypervisor.agents().to_owned(), driver, &parameters);
         let password = Value::Secret(Secret::new(password.to_owned()));
         device.parameters.insert("password".to_owned(), password);
@@ -172,15 +169,9 @@ async fn fence_virsh() {
     assert_eq!((ours.power().await, runs(UUID)), (Power::On, true));
 
     let failed = device("99999999-2222-3333-4444-555555555555", PASSWORD).act(Act::Look).await;
-    assert!(
-        matches!(&failed, Err(DeviceError::Failed { said }) if said.contains("existing name/UUID")),
-        "{failed:?}"
-    );
+    assert!(matches!(&failed, Err(DeviceError::Failed { said }) if said.contains("existing name/UUID")), "{failed:?}");
     let refused = device(UUID, "expired").act(Act::Off).await;
-    assert!(
-        matches!(refused, Err(DeviceError::Unreachable { .. } | DeviceError::Login { .. })),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, Err(DeviceError::Unreachable { .. } | DeviceError::Login { .. })), "{refused:?}");
 
     // A paused machine may continue at any time.
     hypervisor.virsh(&["suspend", "node-1"]).unwrap();

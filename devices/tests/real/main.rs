@@ -53,8 +53,7 @@ impl Device {
 
     async fn carry_out_within(&self, act: Act, within: Duration) -> Result<Answer, DeviceError> {
         self.devices.check(&self.driver, &self.parameters).await?;
-        let machine =
-            Machine { node: "node-1".into(), system_uuid: self.system_uuid.into(), ..Machine::default() };
+        let machine = Machine { node: "node-1".into(), system_uuid: self.system_uuid.into(), ..Machine::default() };
         let (driver, parameters) = (self.driver.clone(), self.parameters.clone());
         let answer = self.devices.carry_out(Order { driver, parameters, machine, act, within }).await;
         assert!(!format!("{answer:?}").contains(PASSWORD), "{answer:?}");
@@ -91,9 +90,7 @@ async fn fence_dummy_gets_no_unknown_parameter() {
     let bad = Device::agent(&rigs, "fence_dummy", &[("status_file", "/x"), ("plug", "1")]);
     assert!(matches!(bad.act(Act::Off).await, Err(DeviceError::Parameter { name, .. }) if name == "plug"));
     let none = Device::agent(&rigs, "fence_dummy", &[]);
-    assert!(
-        matches!(none.act(Act::Off).await, Err(DeviceError::Parameter { name, .. }) if name == "status_file")
-    );
+    assert!(matches!(none.act(Act::Off).await, Err(DeviceError::Parameter { name, .. }) if name == "status_file"));
 }
 
 #[tokio::test]
@@ -123,15 +120,9 @@ async fn unusual_values_reach_the_agent_unchanged() {
 #[tokio::test]
 async fn agents_of_the_distribution_are_accepted_by_their_metadata() {
     let rigs = Rigs::new().await.unwrap();
-    for name in [
-        "fence_kdump",
-        "fence_sbd",
-        "fence_scsi",
-        "fence_brocade",
-        "fence_rcd_serial",
-        "fence_zvmip",
-        "fence_ovh",
-    ] {
+    for name in
+        ["fence_kdump", "fence_sbd", "fence_scsi", "fence_brocade", "fence_rcd_serial", "fence_zvmip", "fence_ovh"]
+    {
         let refused = Device::agent(&rigs, name, &[]).act(Act::Look).await;
         assert!(matches!(refused, Err(DeviceError::Metadata { .. })), "{name}: {refused:?}");
     }
@@ -188,8 +179,7 @@ async fn the_ipmitool_of_an_agent_is_killed_with_it() {
 /// How many processes have this word among their arguments.
 fn running(name: &str) -> usize {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
-    let arguments =
-        processes.map(|process| std::fs::read(process.path().join("cmdline")).unwrap_or_default());
+    let arguments = processes.map(|process| std::fs::read(process.path().join("cmdline")).unwrap_or_default());
     arguments.filter(|text| text.split(|byte| *byte == 0).any(|argument| argument == name.as_bytes())).count()
 }
 
@@ -230,28 +220,21 @@ async fn fence_redfish() {
     let url = format!("http://{}", listener.local_addr().unwrap());
     let service = rigs.redfish(&[("node-1", UUID), ("node-2", OTHER)], Some(&url)).await.unwrap();
     let (port, system) = (service.port().to_string(), format!("/redfish/v1/Systems/{UUID}"));
-    let trusting =
-        [("ip", "127.0.0.1"), ("ipport", &*port), ("systems_uri", &system), ("ssl_insecure", "true")];
+    let trusting = [("ip", "127.0.0.1"), ("ipport", &*port), ("systems_uri", &system), ("ssl_insecure", "true")];
     let device = Device::agent(&rigs, "fence_redfish", &trusting).login(PASSWORD);
     assert_eq!(device.power().await, Power::On);
-    let (off, output) =
-        tokio::join!(device.act(Act::Off), wait_for_message(&listener, "\"pending_power\": null"));
+    let (off, output) = tokio::join!(device.act(Act::Off), wait_for_message(&listener, "\"pending_power\": null"));
     off.unwrap();
     assert!(output.contains(UUID) && output.contains("\"power_state\": \"Off\""), "{output}");
     assert_eq!(device.power().await, Power::Off);
 
     // The flag that is false is left out: the agent would treat its mere presence as set.
-    let verifying =
-        [("ip", "127.0.0.1"), ("ipport", &*port), ("systems_uri", &system), ("ssl_insecure", "false")];
+    let verifying = [("ip", "127.0.0.1"), ("ipport", &*port), ("systems_uri", &system), ("ssl_insecure", "false")];
     let refused = Device::agent(&rigs, "fence_redfish", &verifying).login(PASSWORD).act(Act::On).await;
     assert!(matches!(refused, Err(DeviceError::Tls { .. })), "{refused:?}");
-    let nameless =
-        Device::agent(&rigs, "fence_redfish", &[trusting[0], trusting[1], trusting[3]]).login(PASSWORD);
+    let nameless = Device::agent(&rigs, "fence_redfish", &[trusting[0], trusting[1], trusting[3]]).login(PASSWORD);
     let refused = nameless.act(Act::Off).await;
-    assert!(
-        matches!(&refused, Err(DeviceError::Parameter { name, .. }) if name == "systems_uri"),
-        "{refused:?}"
-    );
+    assert!(matches!(&refused, Err(DeviceError::Parameter { name, .. }) if name == "systems_uri"), "{refused:?}");
 }
 
 /// Each FenceDevice that the docs show for an agent has parameters that this agent accepts; nothing is sent.

@@ -52,8 +52,7 @@ impl Absences {
         if !missing {
             self.0.remove(name);
         } else if !self.0.contains_key(name) {
-            let absence =
-                Absence { since: now, last_contact: None, reports_deletions: false, first_read: None };
+            let absence = Absence { since: now, last_contact: None, reports_deletions: false, first_read: None };
             self.0.insert(Arc::clone(name), absence);
         }
     }

@@ -7,8 +7,8 @@ use super::table::{Entry, Table};
 use super::{Change, Inner};
 use crate::clock::Mono;
 use crate::model::{
-    Amount, BadSelector, Budget, BudgetKey, BudgetLimit, BudgetStatus, DisruptedPod,
-    DisruptionAllowedCondition, Interner, Kind, Requirement, Selector, Uid, UnhealthyPolicy,
+    Amount, BadSelector, Budget, BudgetKey, BudgetLimit, BudgetStatus, DisruptedPod, DisruptionAllowedCondition,
+    Interner, Kind, Requirement, Selector, Uid, UnhealthyPolicy,
 };
 use crate::wire;
 
@@ -23,11 +23,7 @@ pub fn parse_selector(wire: Option<wire::LabelSelector>) -> Result<Option<Select
     pairs.chain(expressions).collect::<Result<Selector, BadSelector>>().map(Some)
 }
 
-fn parse_amount(
-    field: &'static str,
-    wire: &wire::IntOrString,
-    limit: fn(Amount) -> BudgetLimit,
-) -> BudgetLimit {
+fn parse_amount(field: &'static str, wire: &wire::IntOrString, limit: fn(Amount) -> BudgetLimit) -> BudgetLimit {
     match wire.as_text() {
         Err(pods) => limit(Amount::Pods(pods)),
         Ok(text) => Amount::parse(text).map_or_else(|bad| BudgetLimit::Unreadable(field, bad), limit),
@@ -55,9 +51,7 @@ fn project_status(wire: wire::BudgetStatus, now: Mono) -> BudgetStatus {
         disrupted: wire
             .disrupted_pods
             .into_iter()
-            .map(|(name, at)| {
-                (name.into(), DisruptedPod { at: at.whole_seconds(), first_seen: now, pod: None })
-            })
+            .map(|(name, at)| (name.into(), DisruptedPod { at: at.whole_seconds(), first_seen: now, pod: None }))
             .collect(),
         allowed_condition: allowed.map(|one| DisruptionAllowedCondition {
             status: text(one.status),
@@ -150,8 +144,7 @@ impl Object for Budget {
                 Ok(None) | Err(_) => inner.selection.remove_selector(&uid),
             }
         }
-        let (allowed, previous) =
-            (budget.status.disruptions_allowed, before.map(|one| one.status.disruptions_allowed));
+        let (allowed, previous) = (budget.status.disruptions_allowed, before.map(|one| one.status.disruptions_allowed));
         inner.budgets.put(uid.clone(), Entry::Known(budget));
         if allowed > 0 && previous != Some(allowed) {
             inner.notify_budget_evictions(&uid, notify);

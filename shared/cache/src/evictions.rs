@@ -8,8 +8,8 @@ use super::table::{Entry, Table};
 use super::{Change, Inner};
 use crate::clock::Mono;
 use crate::model::{
-    Eviction, EvictionCondition, EvictionConditions, EvictionIntent, EvictionPhase, EvictionRequest,
-    EvictionRole, EvictionTarget, Interner, Kind, PodKey, Requester, Responder, ResponderState, Uid,
+    Eviction, EvictionCondition, EvictionConditions, EvictionIntent, EvictionPhase, EvictionRequest, EvictionRole,
+    EvictionTarget, Interner, Kind, PodKey, Requester, Responder, ResponderState, Uid,
 };
 use crate::wire;
 
@@ -44,10 +44,7 @@ impl Evictions {
         uids.filter_map(|uid| self.requests.get_known(uid))
     }
 
-    pub(super) fn evictions_of<'a>(
-        &'a self,
-        target: &EvictionTarget,
-    ) -> impl Iterator<Item = &'a Eviction> + use<'a> {
+    pub(super) fn evictions_of<'a>(&'a self, target: &EvictionTarget) -> impl Iterator<Item = &'a Eviction> + use<'a> {
         let uids = self.by_target.get(target).into_iter().flat_map(|entry| &entry.evictions);
         uids.filter_map(|uid| self.evictions.get_known(uid))
     }
@@ -100,13 +97,7 @@ impl Evictions {
 
 impl Inner {
     /// Notifies of a change of this pod. `ended`: it was removed, or its phase is terminal.
-    pub(super) fn notify_eviction_target(
-        &mut self,
-        pod: &EvictionTarget,
-        ended: bool,
-        now: Mono,
-        notify: Notify<'_>,
-    ) {
+    pub(super) fn notify_eviction_target(&mut self, pod: &EvictionTarget, ended: bool, now: Mono, notify: Notify<'_>) {
         let Some(entry) = self.evictions.by_target.get_mut(pod) else { return };
         entry.ended_at = ended.then(|| entry.ended_at.unwrap_or(now));
         notify(Change::Eviction { target: pod });

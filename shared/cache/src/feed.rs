@@ -60,13 +60,7 @@ const UNSERVED_RETRY: Duration = Duration::from_secs(60);
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Starts one feed for each of `kinds`. They run until the process ends.
-pub fn start_feeds(
-    kinds: &[Kind],
-    connection: &Connection,
-    cache: &Arc<Cache>,
-    env: &Env,
-    metrics: &CacheMetrics,
-) {
+pub fn start_feeds(kinds: &[Kind], connection: &Connection, cache: &Arc<Cache>, env: &Env, metrics: &CacheMetrics) {
     if kinds.contains(&Kind::Budgets) {
         cache.enable_budgets();
     }
@@ -87,8 +81,7 @@ pub fn start_feeds(
         // There may be hundreds of thousands of these.
         let on_own_thread = matches!(kind, Kind::Pods | Kind::Nodes | Kind::NodeLeases);
         let connection = if on_own_thread { connection.isolated() } else { connection.clone() };
-        let context =
-            FeedContext { connection, cache: Arc::clone(cache), env: env.clone(), metrics: metrics.clone() };
+        let context = FeedContext { connection, cache: Arc::clone(cache), env: env.clone(), metrics: metrics.clone() };
         let batching = EventBatching::default();
         let task: Task = Box::pin(Feed::new(*kind, context, batching.clone()).run());
         if on_own_thread {
@@ -215,10 +208,7 @@ impl Feed {
                 // started, unless etcd reports its progress.
                 WatchEnd::Idle => {
                     self.idle_watches += 1;
-                    tracing::debug!(
-                        resource = self.kind.resource(),
-                        "the watch receives nothing; opening it again"
-                    );
+                    tracing::debug!(resource = self.kind.resource(), "the watch receives nothing; opening it again");
                     if self.idle_watches >= MAX_IDLE_WATCHES {
                         (self.idle_watches, self.version) = (0, None);
                     }
@@ -252,15 +242,14 @@ impl Feed {
             return self.on_unserved().await;
         }
         if self.kind.is_own_crd() && error.is_not_found() {
-            message = "the CRDs of pod-safety are not installed, so nothing is fenced: pod-safety manifests prints them".to_owned();
+            message =
+                "the CRDs of pod-safety are not installed, so nothing is fenced: pod-safety manifests prints them"
+                    .to_owned();
         }
         self.context.metrics.failed(self.kind, error.category());
         self.context.cache.record_problem(
             self.kind,
-            WatchProblem {
-                category: error.category(),
-                message: format!("{verb} {}: {message}", self.kind.resource()),
-            },
+            WatchProblem { category: error.category(), message: format!("{verb} {}: {message}", self.kind.resource()) },
         );
         let now = self.context.env.now();
         if self.logged_at.is_none_or(|logged| now.since(logged) >= LOG_INTERVAL) {
@@ -341,9 +330,8 @@ impl Feed {
         loop {
             let pages = self.paged || !token.is_empty();
             let limit = first_limit(self.kind).or(pages.then_some(PAGE));
-            let page = self
-                .apply_page(page_path(&self.context.cache.collection_path(self.kind), limit, &token))
-                .await?;
+            let page =
+                self.apply_page(page_path(&self.context.cache.collection_path(self.kind), limit, &token)).await?;
             if page.resource_version().is_empty() {
                 // The response is some other JSON, or has no version: objects that it lacks do not count as removed.
                 return Err(ApiError::Undecodable(WireError::Truncated));
@@ -366,8 +354,7 @@ impl Feed {
         }
         let FeedContext { connection, cache, env, .. } = &self.context;
         let page =
-            read_page(connection, env, page_path(&cache.collection_path(self.kind), Some(1), ""), &mut drop)
-                .await?;
+            read_page(connection, env, page_path(&cache.collection_path(self.kind), Some(1), ""), &mut drop).await?;
         self.failed = false;
         // Versions are numbers that only grow (KEP-5504). Where they are not, the check is skipped.
         let reached = page.resource_version().parse::<u64>().ok();

@@ -50,12 +50,10 @@ impl Heartbeats {
             Some(before) => before.renew_time != after.renew_time || before.uid != after.uid,
             None => synced,
         };
-        let initial =
-            Heartbeat { renewed_at: None, deleted_at: None, duration: after.duration, renew_time: None };
+        let initial = Heartbeat { renewed_at: None, deleted_at: None, duration: after.duration, renew_time: None };
         let heartbeat = self.heartbeats.entry(Arc::clone(&after.name)).or_insert(initial);
         self.unreadable.remove(&after.uid);
-        (heartbeat.deleted_at, heartbeat.renew_time, heartbeat.duration) =
-            (None, after.renew_time, after.duration);
+        (heartbeat.deleted_at, heartbeat.renew_time, heartbeat.duration) = (None, after.renew_time, after.duration);
         if moved {
             heartbeat.renewed_at = Some(now);
         }
@@ -99,9 +97,8 @@ impl Heartbeats {
     /// Drops old records of deleted Leases. That of a `missing` node is kept: after its quarantine, however long, it
     /// is read whether the Lease was renewed.
     pub(super) fn prune(&mut self, now: Mono, missing: impl Fn(&str) -> bool) {
-        let keep = |heartbeat: &Heartbeat| {
-            heartbeat.deleted_at.is_none_or(|deleted_at| now.since(deleted_at) < KEEP_DELETED)
-        };
+        let keep =
+            |heartbeat: &Heartbeat| heartbeat.deleted_at.is_none_or(|deleted_at| now.since(deleted_at) < KEEP_DELETED);
         self.heartbeats.retain(|name, heartbeat| keep(heartbeat) || missing(name));
     }
 }

@@ -18,10 +18,8 @@ fn project_lease(
     interner: &mut Interner,
 ) -> Result<NodeLease, ProjectError> {
     let Identity { uid, rv, name } = parse_identity(meta)?;
-    let renew_time = spec
-        .renew_time
-        .map(|time| time.timestamp().ok_or(ProjectError::Time("spec.renewTime")))
-        .transpose()?;
+    let renew_time =
+        spec.renew_time.map(|time| time.timestamp().ok_or(ProjectError::Time("spec.renewTime"))).transpose()?;
     let duration = lease_duration(spec.lease_duration_seconds);
     Ok(NodeLease { name: interner.intern(&name), uid, rv, renew_time, duration })
 }

@@ -247,8 +247,7 @@ impl Cache {
     /// else of all.
     fn collection_path(&self, kind: Kind) -> String {
         let inner = self.inner.read();
-        let namespaces =
-            inner.fencing_namespaces.as_ref().filter(|_| kind.is_own_crd() && kind.is_namespaced());
+        let namespaces = inner.fencing_namespaces.as_ref().filter(|_| kind.is_own_crd() && kind.is_namespaced());
         let only = namespaces.filter(|all| all.len() == 1).and_then(BTreeSet::first);
         kind.path_in(only.map(String::as_str))
     }
@@ -275,9 +274,7 @@ impl Cache {
         let mut inner = self.inner.write();
         match T::project(wire, &mut inner.interner, now) {
             Ok(object) => T::put(&mut inner, object, now, &mut |change| self.notify(change)),
-            Err(undecodable) => {
-                T::put_undecodable(&mut inner, undecodable, now, &mut |change| self.notify(change))
-            }
+            Err(undecodable) => T::put_undecodable(&mut inner, undecodable, now, &mut |change| self.notify(change)),
         }
     }
 

@@ -12,8 +12,8 @@ use super::{Change, Inner};
 use crate::api::PAUSE_ANNOTATION;
 use crate::clock::Mono;
 use crate::model::{
-    ConditionState, Interner, Kind, NO_EXECUTE, NODE_UNREACHABLE_CONDITION, Node, NodeDetails,
-    OUT_OF_SERVICE_TAINT, Pressures, Readiness, ReportedCondition, Taint, Uid,
+    ConditionState, Interner, Kind, NO_EXECUTE, NODE_UNREACHABLE_CONDITION, Node, NodeDetails, OUT_OF_SERVICE_TAINT,
+    Pressures, Readiness, ReportedCondition, Taint, Uid,
 };
 use crate::wire;
 
@@ -35,15 +35,13 @@ fn project_node(
     now: Mono,
 ) -> Result<Node, ProjectError> {
     let Identity { uid, rv, name } = parse_identity(meta)?;
-    let condition =
-        |name: &str| status.conditions.iter().find(|condition| condition.r#type.as_deref() == Some(name));
+    let condition = |name: &str| status.conditions.iter().find(|condition| condition.r#type.as_deref() == Some(name));
     let state = |name: &str| {
         condition(name).map_or(ConditionState::Missing, |one| ConditionState::parse(one.status.as_deref()))
     };
     let ready = condition("Ready");
-    let taints_of_effect = |effect: &'static str| {
-        spec.taints.iter().filter(move |taint| taint.effect.as_deref() == Some(effect))
-    };
+    let taints_of_effect =
+        |effect: &'static str| spec.taints.iter().filter(move |taint| taint.effect.as_deref() == Some(effect));
     let out_of_service = spec.taints.iter().any(|taint| taint.key.as_deref() == Some(OUT_OF_SERVICE_TAINT));
     let no_schedule = taints_of_effect(NO_SCHEDULE).filter_map(|taint| taint.key.as_deref());
     Ok(Node {
@@ -154,10 +152,7 @@ fn zone(labels: &BTreeMap<String, String>) -> String {
     }
 }
 
-fn stale_labels(
-    labels: &BTreeMap<String, String>,
-    interner: &mut Interner,
-) -> Box<[(&'static str, Arc<str>)]> {
+fn stale_labels(labels: &BTreeMap<String, String>, interner: &mut Interner) -> Box<[(&'static str, Arc<str>)]> {
     let stale = |(follower, leader): (&'static str, &str)| {
         let expected = labels.get(leader)?;
         (labels.get(follower) != Some(expected)).then(|| (follower, interner.intern(expected)))
@@ -193,8 +188,7 @@ impl Object for Node {
     fn project(wire: wire::Node, interner: &mut Interner, now: Mono) -> Result<Self, Undecodable> {
         let meta = wire.metadata.unwrap_or_default();
         let (spec, status) = (wire.spec.unwrap_or_default(), wire.status.unwrap_or_default());
-        project_node(&meta, &spec, &status, interner, now)
-            .map_err(|error| Undecodable::from_meta(&meta, &error))
+        project_node(&meta, &spec, &status, interner, now).map_err(|error| Undecodable::from_meta(&meta, &error))
     }
 
     fn meta(wire: &wire::Node) -> Option<&wire::ObjectMeta> {
@@ -232,9 +226,8 @@ impl Object for Node {
             None => {}
         }
         let change = NodeChange::compare(before, &node);
-        let changed = (inner.volume_guard_enabled
-            && !matches!(change, NodeChange::Unchanged | NodeChange::Heartbeat))
-        .then(|| (before.cloned(), node.clone()));
+        let changed = (inner.volume_guard_enabled && !matches!(change, NodeChange::Unchanged | NodeChange::Heartbeat))
+            .then(|| (before.cloned(), node.clone()));
         inner.nodes.put(uid.clone(), Entry::Known(node));
         inner.node_index.add(&name, &uid);
         inner.update_absence(&name, now);
@@ -242,9 +235,7 @@ impl Object for Node {
         match change {
             NodeChange::Unchanged => {}
             NodeChange::Heartbeat => inner.record_report(&name, notify),
-            NodeChange::Change { taints, readiness } => {
-                notify(Change::Node { name: &name, taints, readiness })
-            }
+            NodeChange::Change { taints, readiness } => notify(Change::Node { name: &name, taints, readiness }),
         }
         if let Some((before, after)) = changed {
             inner.update_node_volumes(before.as_ref(), Some(&after), now, notify);
@@ -296,8 +287,7 @@ impl Object for Node {
 fn has_reported(before: &Node, after: &Node) -> bool {
     match after.readiness {
         Readiness::Ready | Readiness::NotReady => {
-            before.heartbeat != after.heartbeat
-                || !matches!(before.readiness, Readiness::Ready | Readiness::NotReady)
+            before.heartbeat != after.heartbeat || !matches!(before.readiness, Readiness::Ready | Readiness::NotReady)
         }
         Readiness::Unknown => false,
         // A client removed the Ready condition: the time without a report starts again.
@@ -321,7 +311,11 @@ impl NodeChange {
         match before {
             None => Self::Change { taints: true, readiness: true },
             Some(before) if before.differs_only_in_heartbeat(after) => {
-                if before.last_report == after.last_report { Self::Unchanged } else { Self::Heartbeat }
+                if before.last_report == after.last_report {
+                    Self::Unchanged
+                } else {
+                    Self::Heartbeat
+                }
             }
             Some(before) => Self::Change {
                 taints: before.no_execute != after.no_execute,
@@ -342,8 +336,7 @@ impl super::Cache {
         for uid in uids {
             let Some(mut node) = inner.nodes.get_known(&uid).cloned() else { continue };
             let lease = inner.heartbeats.get(&node.name).and_then(|heartbeat| heartbeat.renew_time);
-            let last_report =
-                lease.into_iter().chain(node.heartbeat).max().map_or(node.created, |at| at.as_second());
+            let last_report = lease.into_iter().chain(node.heartbeat).max().map_or(node.created, |at| at.as_second());
             node.last_report = time_of(last_report);
             node.readiness_since = node.ready_since.map_or(node.readiness_since, time_of);
             inner.nodes.put(uid.clone(), Entry::Known(node));

@@ -6,9 +6,9 @@ use super::table::{Entry, Table};
 use super::{Change, Inner, pod_worker};
 use crate::clock::Mono;
 use crate::model::{
-    BadRv, ConditionState, Controller, DEFAULT_GRACE, Deletion, DisruptionTarget, EvictionTarget, Interner,
-    Kind, Labels, MIRROR_ANNOTATION, NO_EXECUTE, NODE_UNREACHABLE_CONDITION, Node, Phase, Pod, PodKey, Rv,
-    Toleration, Tolerations, Uid, Uncommon, VOLUME_GATE, is_kubernetes_name,
+    BadRv, ConditionState, Controller, DEFAULT_GRACE, Deletion, DisruptionTarget, EvictionTarget, Interner, Kind,
+    Labels, MIRROR_ANNOTATION, NO_EXECUTE, NODE_UNREACHABLE_CONDITION, Node, Phase, Pod, PodKey, Rv, Toleration,
+    Tolerations, Uid, Uncommon, VOLUME_GATE, is_kubernetes_name,
 };
 use crate::wire;
 
@@ -169,9 +169,8 @@ fn project_uncommon(
     let own_grace = spec.termination_grace_period_seconds.filter(|grace| *grace != DEFAULT_GRACE);
     let terminal = Phase::parse(status.phase.as_deref().unwrap_or_default()).is_terminal();
     let running_at_end = terminal && running_containers(status) > 0;
-    let disruption_condition = any_condition(status, "DisruptionTarget").filter(|one| {
-        one.status.as_deref() == Some("True") && one.reason.as_deref() != Some("TerminationByKubelet")
-    });
+    let disruption_condition = any_condition(status, "DisruptionTarget")
+        .filter(|one| one.status.as_deref() == Some("True") && one.reason.as_deref() != Some("TerminationByKubelet"));
     Uncommon {
         deletion: meta.deletion_timestamp.map(|at| Deletion {
             at: at.whole_seconds(),
@@ -224,8 +223,7 @@ fn container_states(status: &wire::PodStatus) -> u32 {
 
 /// The container statuses of all containers of a pod.
 fn reports(status: &wire::PodStatus) -> impl Iterator<Item = &wire::ContainerStatus> {
-    let wire::PodStatus { container_statuses, init_container_statuses, ephemeral_container_statuses, .. } =
-        status;
+    let wire::PodStatus { container_statuses, init_container_statuses, ephemeral_container_statuses, .. } = status;
     container_statuses.iter().chain(init_container_statuses).chain(ephemeral_container_statuses)
 }
 
@@ -372,12 +370,7 @@ pub(super) fn controller_of(meta: &wire::ObjectMeta) -> Option<Controller> {
     let owner = meta.owner_references.iter().find(|owner| owner.controller == Some(true))?;
     let text = |text: &Option<String>| text.as_deref().unwrap_or_default().into();
     let uid = owner.uid.as_deref().and_then(Uid::new)?;
-    Some(Controller {
-        api_version: text(&owner.api_version),
-        kind: text(&owner.kind),
-        name: text(&owner.name),
-        uid,
-    })
+    Some(Controller { api_version: text(&owner.api_version), kind: text(&owner.kind), name: text(&owner.name), uid })
 }
 
 impl Object for Pod {
@@ -417,16 +410,13 @@ impl Object for Pod {
                 (false, true) => Some(now),
             };
             if let Some(mut uncommon) = pod.uncommon.take() {
-                uncommon.deletion =
-                    uncommon.deletion.map(|deletion| carry_over_deletion(deletion, before, &pod));
-                uncommon.terminal_while_running_since = uncommon
-                    .terminal_while_running_since
-                    .map(|now| before.terminal_while_running_since.unwrap_or(now));
-                uncommon.disruption_target =
-                    uncommon.disruption_target.map(|target| match before.disruption_target {
-                        Some(earlier) if earlier.since == target.since => earlier,
-                        _ => target,
-                    });
+                uncommon.deletion = uncommon.deletion.map(|deletion| carry_over_deletion(deletion, before, &pod));
+                uncommon.terminal_while_running_since =
+                    uncommon.terminal_while_running_since.map(|now| before.terminal_while_running_since.unwrap_or(now));
+                uncommon.disruption_target = uncommon.disruption_target.map(|target| match before.disruption_target {
+                    Some(earlier) if earlier.since == target.since => earlier,
+                    _ => target,
+                });
                 pod.uncommon = Some(uncommon);
             }
             if let Some(node) = pod.node.as_ref().filter(|_| pod.was_updated_by_kubelet(before)) {
@@ -439,8 +429,7 @@ impl Object for Pod {
         }
         inner.pod_index.add(&pod);
         let budgets = inner.replace_pod(before.as_ref(), Some(&pod), now);
-        let unchanged =
-            before.as_ref().is_some_and(|before| *before == Self { rv: before.rv, ..pod.clone() });
+        let unchanged = before.as_ref().is_some_and(|before| *before == Self { rv: before.rv, ..pod.clone() });
         let nodes: Vec<Arc<str>> = before.iter().chain([&pod]).filter_map(|pod| pod.node.clone()).collect();
         if !unchanged {
             notify(Change::Pod { before: before.as_ref(), after: Some(&pod) });

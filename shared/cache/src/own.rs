@@ -8,9 +8,7 @@ use jiff::Timestamp;
 use super::object::{Identity, Notify, Object, ProjectError, Undecodable, parse_identity, parse_name};
 use super::table::{Entry, Table};
 use super::{Change, Inner};
-use crate::api::{
-    FenceDeviceSpec, FenceEvidenceSpec, FencePolicySpec, NodeFenceSpec, PodSafetyRemediationSpec,
-};
+use crate::api::{FenceDeviceSpec, FenceEvidenceSpec, FencePolicySpec, NodeFenceSpec, PodSafetyRemediationSpec};
 use crate::clock::Mono;
 use crate::model::{
     CustomObject, CustomSpec, FenceDeviceObject, FenceEvidenceObject, FencePolicyObject, Interner, Kind,
@@ -57,10 +55,7 @@ impl<S: CustomSpec> Default for IndexedByNode<S> {
 }
 
 impl<S: CustomSpec> IndexedByNode<S> {
-    pub(super) fn of_node<'a>(
-        &'a self,
-        node: &str,
-    ) -> impl Iterator<Item = &'a CustomObject<S>> + use<'a, S> {
+    pub(super) fn of_node<'a>(&'a self, node: &str) -> impl Iterator<Item = &'a CustomObject<S>> + use<'a, S> {
         let uids = self.by_node.get(node).into_iter().flatten();
         uids.filter_map(|uid| self.table.get_known(uid))
     }

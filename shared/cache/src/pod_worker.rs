@@ -17,8 +17,7 @@ const RESIZE_CONDITIONS: [&str; 2] = ["PodResizeInProgress", "PodResizePending"]
 /// generations that the kubelet has not observed, without the deletion; below zero: it has observed the deletion, so
 /// its worker terminates the pod.
 pub(super) fn may_be_busy(spec: &PodSpec, status: &PodStatus, ahead: i64) -> bool {
-    let reports =
-        [&status.container_statuses, &status.init_container_statuses, &status.ephemeral_container_statuses];
+    let reports = [&status.container_statuses, &status.init_container_statuses, &status.ephemeral_container_statuses];
     if ahead < 0 || reports.iter().all(|reports| reports.is_empty()) {
         return false;
     }

@@ -83,12 +83,7 @@ fn forget<K: Ord, V: Ord>(index: &mut BTreeMap<K, BTreeSet<V>>, key: &K, value: 
 
 impl Selection {
     /// Handles an added, changed or removed pod; returns every budget whose numbers may change.
-    pub(super) fn replace_pod(
-        &mut self,
-        before: Option<&Pod>,
-        after: Option<&Pod>,
-        now: Mono,
-    ) -> BTreeSet<Uid> {
+    pub(super) fn replace_pod(&mut self, before: Option<&Pod>, after: Option<&Pod>, now: Mono) -> BTreeSet<Uid> {
         let affected = self.replace(before, after);
         for uid in &affected {
             if let Some(entry) = self.selectors.get_mut(uid) {
@@ -197,10 +192,7 @@ impl Selection {
     }
 
     /// The pods of this controller, and others with the same labels.
-    pub(super) fn pods_in_classes_of<'a>(
-        &'a self,
-        controller: &Uid,
-    ) -> impl Iterator<Item = &'a Uid> + use<'a> {
+    pub(super) fn pods_in_classes_of<'a>(&'a self, controller: &Uid) -> impl Iterator<Item = &'a Uid> + use<'a> {
         let classes = self.classes_of.get(controller).into_iter().flatten();
         classes.filter_map(|id| self.classes.get(id)).flat_map(|class| &class.pods)
     }
@@ -227,19 +219,12 @@ impl Selection {
         let (namespace, labels) = (Arc::clone(namespace), labels.clone());
         // A set: a tenant can choose label pairs whose hashes collide, and each selector must be returned once.
         let buckets_of_pod: BTreeSet<Bucket> = buckets(&namespace, &labels).collect();
-        let uids = buckets_of_pod
-            .into_iter()
-            .flat_map(|bucket| self.selectors_at.get(&bucket).into_iter().flatten());
-        uids.filter(move |uid| {
-            self.selectors.get(uid).is_some_and(|entry| entry.matches(&namespace, &labels))
-        })
+        let uids = buckets_of_pod.into_iter().flat_map(|bucket| self.selectors_at.get(&bucket).into_iter().flatten());
+        uids.filter(move |uid| self.selectors.get(uid).is_some_and(|entry| entry.matches(&namespace, &labels)))
     }
 
     /// The selectors that match a pod of this controller.
-    pub(super) fn selectors_of_controller<'a>(
-        &'a self,
-        controller: &Uid,
-    ) -> impl Iterator<Item = &'a Uid> + use<'a> {
+    pub(super) fn selectors_of_controller<'a>(&'a self, controller: &Uid) -> impl Iterator<Item = &'a Uid> + use<'a> {
         let classes = self.classes_of.get(controller).into_iter().flatten();
         let classes = classes.filter_map(|id| self.classes.get(id));
         classes.flat_map(|class| self.selectors_matching(&class.namespace, &class.labels))
@@ -269,10 +254,8 @@ mod tests {
         let values = || proptest::collection::vec("[xy]", 1..3);
         let requirement = prop_oneof![
             ("[ab]", "[xy]").prop_map(|(key, value)| Requirement::equals(&key, &value).unwrap()),
-            ("[ab]", values())
-                .prop_map(|(key, values)| Requirement::expression(&key, "NotIn", &values).unwrap()),
-            ("[ab]", values())
-                .prop_map(|(key, values)| Requirement::expression(&key, "In", &values).unwrap()),
+            ("[ab]", values()).prop_map(|(key, values)| Requirement::expression(&key, "NotIn", &values).unwrap()),
+            ("[ab]", values()).prop_map(|(key, values)| Requirement::expression(&key, "In", &values).unwrap()),
             "[ab]".prop_map(|key| Requirement::expression(&key, "Exists", &[]).unwrap()),
         ];
         proptest::collection::vec(requirement, 0..3).prop_map(|wants| wants.into_iter().collect())
@@ -362,9 +345,8 @@ mod tests {
 
     /// Compares the index with a full search.
     fn check(model: &Model, index: &Selection) -> Result<(), TestCaseError> {
-        let selects = |at: &Arc<str>, selector: &Selector, pod: &Pod| {
-            *at == pod.key.namespace && selector.matches(&pod.labels)
-        };
+        let selects =
+            |at: &Arc<str>, selector: &Selector, pod: &Pod| *at == pod.key.namespace && selector.matches(&pod.labels);
         for (number, (namespace, selector)) in &model.selectors {
             let matching = model.pods.values().filter(|pod| selects(namespace, selector, pod));
             let expected: BTreeSet<Uid> = matching.map(|pod| pod.uid().clone()).collect();
@@ -372,9 +354,8 @@ mod tests {
             prop_assert_eq!(selected, expected);
         }
         let selectors_of = |pods: &[&Pod]| -> BTreeSet<Uid> {
-            let selects_any = |(_, (at, selector)): &(&u8, &(Arc<str>, Selector))| {
-                pods.iter().any(|pod| selects(at, selector, pod))
-            };
+            let selects_any =
+                |(_, (at, selector)): &(&u8, &(Arc<str>, Selector))| pods.iter().any(|pod| selects(at, selector, pod));
             model.selectors.iter().filter(selects_any).map(|(number, _)| uid("s", *number)).collect()
         };
         for pod in model.pods.values() {
@@ -397,8 +378,7 @@ mod tests {
     #[test]
     fn attack_label_pairs_with_one_hash_returned_a_budget_twice() {
         let pairs = [("k5ae02f4f580e2b21", "v"), ("kc1635625f775271a", "v")];
-        let both: Labels =
-            pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        let both: Labels = pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         assert_eq!(
             bucket("ns0", Some(pairs[0])),
             bucket("ns0", Some(pairs[1])),

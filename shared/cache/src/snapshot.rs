@@ -131,11 +131,8 @@ impl Snapshot {
         let (all, limit, mut token) = (kind.path_in(namespace), first_limit(kind), String::new());
         loop {
             let read = read_page(connection, env, page_path(&all, limit, &token), apply).await;
-            let read = read.map_err(|source| SnapshotError {
-                kind,
-                namespace: namespace.map(str::to_owned),
-                source,
-            })?;
+            let read =
+                read.map_err(|source| SnapshotError { kind, namespace: namespace.map(str::to_owned), source })?;
             if read.continue_token().is_empty() {
                 break;
             }
@@ -180,11 +177,8 @@ impl Snapshot {
     /// Adds the answer of a controller's scale subresource, which no list contains.
     pub fn record_scale(&self, namespace: &Arc<str>, controller: &Arc<Controller>, answer: ScaleAnswer) {
         let ScaleAnswer { requested_at, answered_at, scale } = answer;
-        let answer = ScaleAnswer {
-            requested_at: requested_at + TIME_OFFSET,
-            answered_at: answered_at + TIME_OFFSET,
-            scale,
-        };
+        let answer =
+            ScaleAnswer { requested_at: requested_at + TIME_OFFSET, answered_at: answered_at + TIME_OFFSET, scale };
         self.cache.record_scale(namespace, controller, answer);
     }
 

@@ -56,9 +56,7 @@ impl<T> Table<T> {
         let slot = Slot { list: self.list, entry };
         let before = match self.slots.entry(uid) {
             // Reuses the box: one allocation less for each event of a watch.
-            btree_map::Entry::Occupied(mut occupied) => {
-                Some(std::mem::replace(&mut **occupied.get_mut(), slot).entry)
-            }
+            btree_map::Entry::Occupied(mut occupied) => Some(std::mem::replace(&mut **occupied.get_mut(), slot).entry),
             btree_map::Entry::Vacant(vacant) => {
                 vacant.insert(Box::new(slot));
                 None
@@ -106,10 +104,6 @@ impl<T> Table<T> {
     }
 
     pub(super) const fn unidentified(&self) -> usize {
-        if self.unidentified > self.unidentified_before {
-            self.unidentified
-        } else {
-            self.unidentified_before
-        }
+        if self.unidentified > self.unidentified_before { self.unidentified } else { self.unidentified_before }
     }
 }

@@ -31,8 +31,7 @@ struct ChangeLog(Mutex<Vec<String>>);
 
 impl Subscriber for ChangeLog {
     fn on_change(&self, change: Change<'_>) {
-        let pod =
-            |pod: Option<&Pod>| pod.map_or("nothing".to_owned(), |pod| format!("{}@{}", pod.uid(), pod.rv));
+        let pod = |pod: Option<&Pod>| pod.map_or("nothing".to_owned(), |pod| format!("{}@{}", pod.uid(), pod.rv));
         self.0.lock().push(match change {
             Change::Pod { before, after } => format!("pod {} -> {}", pod(before), pod(after)),
             Change::Node { name, .. } => format!("node {name}"),
@@ -68,12 +67,7 @@ fn apply<T: Object>(cache: &Cache, object: &Obj, now: Mono) {
 }
 
 fn unreadable(id: Option<&str>, name: Option<&str>) -> Undecodable {
-    Undecodable {
-        uid: id.map(uid),
-        name: name.map(str::to_owned),
-        namespace: None,
-        reason: "it is broken".to_owned(),
-    }
+    Undecodable { uid: id.map(uid), name: name.map(str::to_owned), namespace: None, reason: "it is broken".to_owned() }
 }
 
 fn list<T: Object>(cache: &Cache, objects: &[Obj], now: Mono) {

@@ -15,15 +15,12 @@ use super::table::{Entry, Table};
 use super::zones::ZoneCount;
 use super::{Inner, KindState, LastUse, ScaleAnswer};
 use crate::api::{FenceEvidenceKind, Grade, Incarnation};
-use pod_safety_proof::{
-    AbsenceRead, EvidenceDefect, EvidenceFields, LastHeartbeat, Liveness, NodeState, Renewal,
-};
+use pod_safety_proof::{AbsenceRead, EvidenceDefect, EvidenceFields, LastHeartbeat, Liveness, NodeState, Renewal};
 
 use crate::clock::Mono;
 use crate::model::{
-    Attachment, Budget, FenceDeviceObject, FenceEvidenceObject, FencePolicyObject, Holder, Kind, Node,
-    NodeFenceObject, Pod, RemediationObject, Rv, Taint, Uid, Volume, VolumeClaim, VolumeLease, Workload,
-    WorkloadKind,
+    Attachment, Budget, FenceDeviceObject, FenceEvidenceObject, FencePolicyObject, Holder, Kind, Node, NodeFenceObject,
+    Pod, RemediationObject, Rv, Taint, Uid, Volume, VolumeClaim, VolumeLease, Workload, WorkloadKind,
 };
 
 /// After how long without anything from the API server a kind counts as stale, so that nothing is decided from it. The
@@ -140,9 +137,7 @@ impl<'a> View<'a> {
         let mut newest = None;
         for uid in self.inner.node_index.uids(name) {
             match self.inner.nodes.get(uid) {
-                Some(Entry::Known(node)) if newest.is_none_or(|other: &Node| other.rv < node.rv) => {
-                    newest = Some(node)
-                }
+                Some(Entry::Known(node)) if newest.is_none_or(|other: &Node| other.rv < node.rv) => newest = Some(node),
                 Some(Entry::Known(_)) | None => {}
                 Some(Entry::Undecodable(reason)) => return Lookup::Unknown(reason),
             }
@@ -448,10 +443,7 @@ impl<'a> View<'a> {
     /// The policy by which a node with these labels is fenced: of those that select it the one with the highest
     /// priority, of equal ones the first by name.
     #[must_use]
-    pub fn policy_of(
-        &self,
-        labels: &std::collections::BTreeMap<String, String>,
-    ) -> Option<&'a FencePolicyObject> {
+    pub fn policy_of(&self, labels: &std::collections::BTreeMap<String, String>) -> Option<&'a FencePolicyObject> {
         let matching = self.policies().filter(|policy| policy.spec.node_selector.matches(labels));
         matching.min_by_key(|policy| (std::cmp::Reverse(policy.spec.priority), Arc::clone(&policy.name)))
     }
@@ -494,12 +486,7 @@ impl<'a> View<'a> {
     ///
     /// # Errors
     /// The first defect.
-    pub fn check_evidence(
-        &self,
-        evidence: &FenceEvidenceObject,
-        node: &Node,
-        now: Mono,
-    ) -> Result<(), EvidenceDefect> {
+    pub fn check_evidence(&self, evidence: &FenceEvidenceObject, node: &Node, now: Mono) -> Result<(), EvidenceDefect> {
         self.evidence_fields(evidence, now).check_node(&self.node_state(node))
     }
 
@@ -507,11 +494,7 @@ impl<'a> View<'a> {
     fn node_state(&self, node: &Node) -> NodeState {
         let (name, uid, boot_id) = (node.name.to_string(), node.uid.to_string(), node.boot().to_string());
         let incarnation = Incarnation { name, uid, boot_id };
-        NodeState {
-            incarnation,
-            renewed: self.lease(&node.name),
-            minimum: self.minimum_evidence(node.labels()),
-        }
+        NodeState { incarnation, renewed: self.lease(&node.name), minimum: self.minimum_evidence(node.labels()) }
     }
 
     /// The fields of a FenceEvidence that decide whether it is valid, and its age at this moment.
@@ -558,11 +541,7 @@ impl<'a> View<'a> {
 
     /// All such evidence, the best first and a person's confirmation last: the devices behind one piece of evidence
     /// may not answer any more.
-    pub fn valid_evidence(
-        &self,
-        node: &Node,
-        now: Mono,
-    ) -> impl Iterator<Item = &'a FenceEvidenceObject> + use<'a> {
+    pub fn valid_evidence(&self, node: &Node, now: Mono) -> impl Iterator<Item = &'a FenceEvidenceObject> + use<'a> {
         // Most nodes have none.
         let any = self.fence_evidence_of(&node.name).next().is_some();
         any.then(|| self.valid_evidence_for(&self.node_state(node), now)).into_iter().flatten()
@@ -582,8 +561,7 @@ impl<'a> View<'a> {
     }
 
     fn valid_evidence_for(&self, node: &NodeState, now: Mono) -> std::vec::IntoIter<&'a FenceEvidenceObject> {
-        let holds =
-            |evidence: &&FenceEvidenceObject| self.evidence_fields(evidence, now).check_node(node).is_ok();
+        let holds = |evidence: &&FenceEvidenceObject| self.evidence_fields(evidence, now).check_node(node).is_ok();
         let mut holding: Vec<_> = self.fence_evidence_of(&node.incarnation.name).filter(holds).collect();
         holding.sort_by_key(|evidence| std::cmp::Reverse((evidence.spec.kind.grade(), evidence.rv)));
         holding.into_iter()
@@ -591,12 +569,7 @@ impl<'a> View<'a> {
 
     /// Valid evidence that the storage of this CSI driver accepts no writes of this incarnation of a node.
     #[must_use]
-    pub fn storage_evidence(
-        &self,
-        holder: &Holder,
-        driver: &str,
-        now: Mono,
-    ) -> Option<&'a FenceEvidenceObject> {
+    pub fn storage_evidence(&self, holder: &Holder, driver: &str, now: Mono) -> Option<&'a FenceEvidenceObject> {
         self.fence_evidence_of(&holder.node).find(|evidence| {
             self.evidence_fields(evidence, now).check_valid().is_ok()
                 && evidence.spec.kind == FenceEvidenceKind::StorageFenced

@@ -131,9 +131,7 @@ impl Volumes {
         let volume = self.volume_or_last_seen(name);
         let claims = self.entries.get(name).into_iter().flat_map(|entry| &entry.claims);
         let entries = claims.filter_map(|key| Some((key, self.by_claim.get(key)?)));
-        entries
-            .filter(move |(key, entry)| !is_bound_to_another(volume, key, entry))
-            .flat_map(|(_, entry)| &entry.pods)
+        entries.filter(move |(key, entry)| !is_bound_to_another(volume, key, entry)).flat_map(|(_, entry)| &entry.pods)
     }
 
     pub(super) fn claim(&self, namespace: &Arc<str>, name: &Arc<str>) -> Option<&Entry<VolumeClaim>> {
@@ -197,8 +195,7 @@ impl Volumes {
 
     /// Records that a use of the volume on this node ended. Of several pods the least report counts.
     fn record_use_ended(&mut self, name: &Arc<str>, node: &Arc<str>, report: UseReport, now: Mono) {
-        let last_use =
-            self.entry(name).last_uses.entry(Arc::clone(node)).or_insert(LastUse { at: now, report });
+        let last_use = self.entry(name).last_uses.entry(Arc::clone(node)).or_insert(LastUse { at: now, report });
         *last_use = LastUse { at: now, report: report.min(last_use.report) };
     }
 
@@ -271,12 +268,7 @@ impl Inner {
                     && after.is_none_or(|after| !after.may_mount_volumes())
                     && let Some(node) = &before.node
                 {
-                    self.volumes.record_use_ended(
-                        &volume,
-                        node,
-                        UseReport::from_pod_change(before, after),
-                        now,
-                    );
+                    self.volumes.record_use_ended(&volume, node, UseReport::from_pod_change(before, after), now);
                 }
                 self.notify_volume(&volume, notify);
             }
@@ -301,8 +293,7 @@ impl Inner {
         let volumes: BTreeSet<Arc<str>> = taken.chain(used).collect();
         let unreachable = self.unreachable_before_node_deleted(node);
         for name in volumes {
-            let (terminates_at, removed) =
-                (pod.terminates_at_if_removed(now), &mut self.volumes.entry(&name).removed);
+            let (terminates_at, removed) = (pod.terminates_at_if_removed(now), &mut self.volumes.entry(&name).removed);
             let new = RemovedPods { terminates_at, all_unreachable: unreachable };
             let all = removed.entry(Arc::clone(node)).or_insert(new);
             let latest = all.terminates_at.zip(terminates_at).map(|(earlier, end)| earlier.max(end));

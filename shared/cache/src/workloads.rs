@@ -4,9 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use super::object::{
-    Identity, Notify, Object, ProjectError, Undecodable, controller_of, parse_identity, parse_name,
-};
+use super::object::{Identity, Notify, Object, ProjectError, Undecodable, controller_of, parse_identity, parse_name};
 use super::table::{Entry, Table};
 use super::{Change, Inner};
 use crate::clock::Mono;

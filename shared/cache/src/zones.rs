@@ -191,8 +191,7 @@ impl Zones {
 
     /// Only nodes that do not report are visited; they are few, or will be tainted as lost soon.
     pub(super) fn unreachable_in(&self, zone: &str, longer_than: Duration, now: Mono) -> usize {
-        let unreachable =
-            self.last_reports.iter().take_while(|(last_report, _)| now.since(*last_report) > longer_than);
+        let unreachable = self.last_reports.iter().take_while(|(last_report, _)| now.since(*last_report) > longer_than);
         let entries = unreachable.filter_map(|(_, uid)| self.entries.get(uid));
         entries.filter(|entry| !entry.excluded && *entry.zone == *zone).count()
     }

@@ -100,8 +100,7 @@ where
 /// The verb, by its name in RBAC.
 fn verb(line: &RequestLine) -> &'static str {
     let named = Shape::from_path(&line.path).name.is_some();
-    let watches =
-        line.query.as_deref().is_some_and(|query| query.split('&').any(|pair| pair == "watch=true"));
+    let watches = line.query.as_deref().is_some_and(|query| query.split('&').any(|pair| pair == "watch=true"));
     match line.method.as_str() {
         "GET" if watches => "watch",
         "GET" if named => "get",
@@ -134,11 +133,8 @@ mod tests {
             ("DELETE", POD, None, "delete"),
             ("OPTIONS", POD, None, "other"),
         ] {
-            let line = RequestLine {
-                method: method.parse().unwrap(),
-                path: path.to_owned(),
-                query: query.map(str::to_owned),
-            };
+            let line =
+                RequestLine { method: method.parse().unwrap(), path: path.to_owned(), query: query.map(str::to_owned) };
             assert_eq!(verb(&line), expected, "{method} {path} {query:?}");
         }
     }

@@ -51,9 +51,9 @@ pub(crate) fn explain(error: &(dyn Error + 'static)) -> String {
 /// Explains errors that a library gives only as text.
 fn explain_text(text: &str) -> String {
     match text.split_once("failed to lookup address information: ") {
-        Some((_, why)) => format!(
-            "no address is known for this name ({why}); check server of the kubeconfig, and the name server"
-        ),
+        Some((_, why)) => {
+            format!("no address is known for this name ({why}); check server of the kubeconfig, and the name server")
+        }
         None => text.to_owned(),
     }
 }
@@ -90,9 +90,7 @@ fn explain_tls(error: &rustls::Error) -> String {
         rustls::Error::InvalidMessage(_) => {
             "what answers there does not speak TLS: the address may need http:// or another port".to_owned()
         }
-        rustls::Error::InconsistentKeys(_) => {
-            "the client key does not belong to the client certificate".to_owned()
-        }
+        rustls::Error::InconsistentKeys(_) => "the client key does not belong to the client certificate".to_owned(),
         rustls::Error::General(text) => in_one_line(text),
         other => format!("TLS failed: {}", split_words(variant_name(&format!("{other:?}")))),
     }
@@ -108,9 +106,7 @@ fn explain_alert(alert: AlertDescription) -> String {
         AlertDescription::CertificateRequired
         | AlertDescription::BadCertificate
         | AlertDescription::UnknownCA
-        | AlertDescription::CertificateExpired => {
-            "; check client-certificate and client-key of the kubeconfig"
-        }
+        | AlertDescription::CertificateExpired => "; check client-certificate and client-key of the kubeconfig",
         AlertDescription::ProtocolVersion => "; it speaks no TLS 1.2 or 1.3",
         AlertDescription::UnrecognisedName => "; check the address, or tls-server-name",
         _ => "",
@@ -176,9 +172,7 @@ fn explain_proxy(error: &ProxyFailed) -> String {
         "tunnel error: unsuccessful" => {
             "it refuses to connect to this address; ask whoever runs it, or name the address in NO_PROXY"
         }
-        "tunnel error: proxy authorization required" => {
-            "it asks for a login: give http://USER:PASSWORD@PROXY"
-        }
+        "tunnel error: proxy authorization required" => "it asks for a login: give http://USER:PASSWORD@PROXY",
         "tunnel error: unexpected end of file" => "it ended the connection",
         other => other,
     };
@@ -254,9 +248,7 @@ pub(crate) fn is_login(error: &(dyn Error + 'static)) -> bool {
 
 fn explain_in_cluster(error: &InClusterError) -> Option<String> {
     Some(match error {
-        InClusterError::ReadDefaultNamespace(why) | InClusterError::ReadCertificateBundle(why) => {
-            io_message(why)
-        }
+        InClusterError::ReadDefaultNamespace(why) | InClusterError::ReadCertificateBundle(why) => io_message(why),
         InClusterError::ReadEnvironmentVariable(why) => {
             format!("KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT: {why}")
         }

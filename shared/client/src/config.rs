@@ -164,10 +164,7 @@ impl ProcessEnv<'_> {
 }
 
 /// Reads the configuration.
-pub(crate) async fn load(
-    options: &ConnectOptions,
-    process: &ProcessEnv<'_>,
-) -> Result<ResolvedConfig, ConfigError> {
+pub(crate) async fn load(options: &ConnectOptions, process: &ProcessEnv<'_>) -> Result<ResolvedConfig, ConfigError> {
     let (resolved, login) = match find_source(options, process)? {
         ConfigSource::Kubeconfig(chosen) => from_kubeconfig(*chosen, options, process)?,
         ConfigSource::Pod => from_service_account(options, process)?,
@@ -186,8 +183,7 @@ fn from_kubeconfig(
     let unfit = |why: String| ConfigError::from(cluster_at.invalid(&why));
     let server = match &options.server {
         Some(server) => parse_master(server)?,
-        None => parse_server(&cluster.server)
-            .map_err(|why| unfit(format!("server {:?} {why}", cluster.server)))?,
+        None => parse_server(&cluster.server).map_err(|why| unfit(format!("server {:?} {why}", cluster.server)))?,
     };
     let is_tls = server.scheme_str() == Some("https");
     let target = Target { context, server: display_address(&server), user: None };
@@ -217,9 +213,9 @@ fn from_kubeconfig(
 fn tls_config(cluster: &Cluster) -> Result<ClientConfig, String> {
     let trust = match &cluster.authority {
         _ if cluster.insecure => ServerTrust::Any,
-        Some(pem) if !pem.is_empty() => ServerTrust::Certificates(
-            tls::parse_bundle(pem).map_err(|why| format!("certificate-authority: {why}"))?,
-        ),
+        Some(pem) if !pem.is_empty() => {
+            ServerTrust::Certificates(tls::parse_bundle(pem).map_err(|why| format!("certificate-authority: {why}"))?)
+        }
         _ => {
             let machine = kube::Config::new(Uri::default()).rustls_client_config();
             return machine.map_err(|error| explain(&error));
@@ -256,8 +252,7 @@ impl ConnectionPlan {
             }
             act_as.groups.clone_from(&options.groups);
         }
-        let headers =
-            headers(&act_as).map_err(|why| ConfigError::Unusable { place: target.describe(), why })?;
+        let headers = headers(&act_as).map_err(|why| ConfigError::Unusable { place: target.describe(), why })?;
         let user = Some(act_as.user).filter(|user| !user.is_empty());
         let mut client_tls = tls.clone();
         client_tls.client_auth_cert_resolver = Arc::clone(&login.client_certificate) as _;
@@ -285,11 +280,9 @@ fn from_service_account(
     let is_tls = server.scheme_str() == Some("https");
     let tls = config.rustls_client_config().map_err(|error| unusable(explain(&error)))?;
     let token = config.auth_info.token_file.clone().unwrap_or_default();
-    let login =
-        Login::from_token_file(token.into(), process.env).map_err(|error| unusable(error.to_string()))?;
+    let login = Login::from_token_file(token.into(), process.env).map_err(|error| unusable(error.to_string()))?;
     let proxy = proxy::select(&server, None, &process.proxies()).map_err(unusable)?;
-    let (login, target) =
-        (Arc::new(login), Target { context: None, server: display_address(&server), user: None });
+    let (login, target) = (Arc::new(login), Target { context: None, server: display_address(&server), user: None });
     let plan = ConnectionPlan { server, proxy, tls, is_tls, name: None, act_as: ActAs::default() };
     Ok((plan.resolve(options, target, Some(config.default_namespace), &login)?, login))
 }
@@ -327,9 +320,7 @@ fn headers(act_as: &ActAs) -> Result<Vec<(HeaderName, HeaderValue)>, String> {
 /// A key as part of a header name: characters that are not allowed are written as `%XX`.
 fn escaped(key: &str) -> String {
     let stays = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$&'*+-.^_`|~".contains(&byte);
-    key.bytes()
-        .map(|byte| if stays(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
-        .collect()
+    key.bytes().map(|byte| if stays(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }
 
 fn parse_master(text: &str) -> Result<Uri, ConfigError> {
@@ -352,8 +343,7 @@ fn parse_server(text: &str) -> Result<Uri, String> {
     if authority.host().is_empty() || !proxy::has_port_or_none(authority.as_str()) || !may_have_path {
         return Err(NONE.to_owned());
     }
-    let built =
-        Uri::builder().scheme(scheme).authority(authority.as_str()).path_and_query(uri.path()).build();
+    let built = Uri::builder().scheme(scheme).authority(authority.as_str()).path_and_query(uri.path()).build();
     built.map_err(|_bad| NONE.to_owned())
 }
 

@@ -130,13 +130,9 @@ fn filled(text: &str) -> String {
             let (file, after) = rest.split_once('}').unwrap();
             let bytes = std::fs::read(stubs::pki().join(file)).unwrap();
             let encoded = STANDARD.encode(&bytes);
-            let lines =
-                encoded.as_bytes().chunks(width.max(1)).map(|line| std::str::from_utf8(line).unwrap());
-            let put = if width == 0 {
-                String::from_utf8(bytes).unwrap()
-            } else {
-                lines.collect::<Vec<_>>().join("\n      ")
-            };
+            let lines = encoded.as_bytes().chunks(width.max(1)).map(|line| std::str::from_utf8(line).unwrap());
+            let put =
+                if width == 0 { String::from_utf8(bytes).unwrap() } else { lines.collect::<Vec<_>>().join("\n      ") };
             text = format!("{before}{put}{after}");
         }
     }
@@ -152,26 +148,12 @@ fn kubectl() -> PathBuf {
 
 /// Asserts that a text for users has no names of types, no quotes of Debug, and no error twice.
 fn is_a_sentence(name: &str, text: &str) {
-    for odd in [
-        "Error(",
-        "Other(",
-        "Error:",
-        "\\\"",
-        "'\"",
-        "os error",
-        "rustls",
-        "{ ",
-        "Some(",
-        "None",
-        "(Connect)",
-    ] {
+    for odd in ["Error(", "Other(", "Error:", "\\\"", "'\"", "os error", "rustls", "{ ", "Some(", "None", "(Connect)"] {
         assert!(!text.contains(odd), "{name}: {odd} in {text}");
     }
     for (index, part) in text.split(": ").enumerate() {
-        let again = text
-            .split(": ")
-            .skip(index + 1)
-            .any(|other| other == part || other.ends_with(&format!("({part})")));
+        let again =
+            text.split(": ").skip(index + 1).any(|other| other == part || other.ends_with(&format!("({part})")));
         assert!(!again, "{name}: {part:?} twice in {text}");
     }
 }
@@ -201,11 +183,7 @@ async fn bug_kubeconfigs_that_kubectl_accepts_were_refused() {
             (theirs, ours) => theirs == ours,
         };
         assert!(writes || agree == differs.is_empty(), "{name}:\nkubectl {kubectl}\nours {ours}");
-        assert!(
-            writes || ours == row.ours,
-            "{name}: POD_SAFETY_WRITE_GOLDEN=1 writes\n{ours}\nfor {}",
-            row.ours
-        );
+        assert!(writes || ours == row.ours, "{name}: POD_SAFETY_WRITE_GOLDEN=1 writes\n{ours}\nfor {}", row.ours);
         row.ours = ours;
         after += &row.to_string();
     }

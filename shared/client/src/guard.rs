@@ -34,10 +34,8 @@ where
 {
     type Response = S::Response;
     type Error = BoxError;
-    type Future = Either<
-        futures::future::Ready<Result<S::Response, BoxError>>,
-        futures::future::ErrInto<S::Future, BoxError>,
-    >;
+    type Future =
+        Either<futures::future::Ready<Result<S::Response, BoxError>>, futures::future::ErrInto<S::Future, BoxError>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         self.inner.poll_ready(context).map_err(Into::into)

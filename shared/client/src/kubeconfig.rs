@@ -74,8 +74,7 @@ pub(crate) fn read(path: &Path) -> Result<Option<File>, InvalidKubeconfig> {
 fn parse(bytes: &[u8]) -> Result<Map<String, Value>, String> {
     let text = text(bytes)?;
     let not_one = |why: &str| format!("it is not the YAML of a kubeconfig: {why}");
-    let options =
-        serde_saphyr::options! { duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::LastWins };
+    let options = serde_saphyr::options! { duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::LastWins };
     // JSON may be indented by tabs, which YAML refuses.
     let read = serde_json::from_str(&text).or_else(|_not_json| {
         let mut documents = serde_saphyr::from_multiple_with_options::<Value>(&text, options)
@@ -134,19 +133,14 @@ pub(crate) fn select_context(
     let text = |field| context.text(field).map_err(at_context);
     let (cluster, user, namespace) = (text("cluster")?, text("user")?, text("namespace")?.map(str::to_owned));
     let nowhere = || Location { path: path.clone(), place: String::new() };
-    let (cluster, cluster_at) =
-        match cluster.map(|name| (name, find_entry(files, "clusters", "cluster", name))) {
-            Some((_, Some(entry))) => {
-                (Cluster::read(&entry, server).map_err(|why| entry.at.invalid(&why.0))?, entry.at)
-            }
-            _ if server.is_some() => (Cluster::from_server(server.unwrap_or_default()), nowhere()),
-            Some((cluster, None)) => {
-                return Err(unfit(format!(
-                    "its context {name} names the cluster {cluster}, which it does not have"
-                )));
-            }
-            None => return Err(context.at.invalid("it names no cluster")),
-        };
+    let (cluster, cluster_at) = match cluster.map(|name| (name, find_entry(files, "clusters", "cluster", name))) {
+        Some((_, Some(entry))) => (Cluster::read(&entry, server).map_err(|why| entry.at.invalid(&why.0))?, entry.at),
+        _ if server.is_some() => (Cluster::from_server(server.unwrap_or_default()), nowhere()),
+        Some((cluster, None)) => {
+            return Err(unfit(format!("its context {name} names the cluster {cluster}, which it does not have")));
+        }
+        None => return Err(context.at.invalid("it names no cluster")),
+    };
     // As in kubectl, a user that does not exist is anonymous.
     let (user, user_at) = match user.and_then(|user| find_entry(files, "users", "user", user)) {
         Some(entry) => (User::read(&entry).map_err(|why| entry.at.invalid(&why.0))?, entry.at),
@@ -166,9 +160,7 @@ fn find_duplicate(file: &File, list: &str) -> Option<String> {
 /// The available contexts, for error messages.
 fn list_contexts(files: &[File]) -> String {
     let mut names: Vec<&str> = Vec::new();
-    for name in
-        files.iter().flat_map(|file| entries(file, "contexts")).filter_map(|one| text_field(one, "name"))
-    {
+    for name in files.iter().flat_map(|file| entries(file, "contexts")).filter_map(|one| text_field(one, "name")) {
         if !names.contains(&name) {
             names.push(name);
         }
@@ -189,12 +181,7 @@ fn text_field<'m>(map: &'m Map<String, Value>, field: &str) -> Option<&'m str> {
 }
 
 /// The entry of this name in the first file that has one.
-fn find_entry<'f>(
-    files: &'f [File],
-    list: &'static str,
-    field: &'static str,
-    name: &str,
-) -> Option<Entry<'f>> {
+fn find_entry<'f>(files: &'f [File], list: &'static str, field: &'static str, name: &str) -> Option<Entry<'f>> {
     files.iter().find_map(|file| {
         let entry = entries(file, list).find(|entry| text_field(entry, "name") == Some(name))?;
         Some(Entry::new(&file.path, format!("{list}[{name}]"), entry.get(field)))

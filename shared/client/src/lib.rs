@@ -24,12 +24,7 @@ mod proxy;
 mod request;
 mod route;
 #[cfg(any(test, feature = "testing"))]
-#[expect(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "test support, in which each name is its sentence"
-)]
+#[expect(missing_docs, clippy::unwrap_used, clippy::panic, reason = "test support, in which each name is its sentence")]
 pub mod scripted;
 mod stream;
 mod tls;
@@ -111,11 +106,7 @@ impl Connection {
     ///
     /// # Errors
     /// The configuration cannot be found, read or used.
-    pub async fn open(
-        options: &ConnectOptions,
-        env: Env,
-        metrics: ClientMetrics,
-    ) -> Result<Self, ConfigError> {
+    pub async fn open(options: &ConnectOptions, env: Env, metrics: ClientMetrics) -> Result<Self, ConfigError> {
         Self::open_with(options, env, metrics, &|name| std::env::var_os(name)).await
     }
 
@@ -220,11 +211,7 @@ impl Connection {
     ///
     /// # Errors
     /// As [`Connection::send`]. The objects that were read before the error were passed to `visit`.
-    pub async fn for_each_item(
-        &self,
-        all: &str,
-        visit: &mut (dyn FnMut(Value) + Send),
-    ) -> Result<(), ApiError> {
+    pub async fn for_each_item(&self, all: &str, visit: &mut (dyn FnMut(Value) + Send)) -> Result<(), ApiError> {
         let mut token = String::new();
         loop {
             let raw = self.send(Call::get(page_path(all, Some(PAGE), &token)).all_fields()).await?;
@@ -244,8 +231,7 @@ impl Connection {
     /// # Errors
     /// As [`Connection::send`].
     pub async fn list_items(&self, path: &str) -> Result<Vec<Value>, ApiError> {
-        let mut list =
-            self.send(Call::get(path).all_fields()).await?.to_json().map_err(ApiError::Undecodable)?;
+        let mut list = self.send(Call::get(path).all_fields()).await?.to_json().map_err(ApiError::Undecodable)?;
         Ok(match list.get_mut("items").map(Value::take) {
             Some(Value::Array(items)) => items,
             _ => Vec::new(),
@@ -333,11 +319,7 @@ impl Connection {
         self.timeout_at(deadline, work).await?
     }
 
-    async fn timeout_at<T>(
-        &self,
-        deadline: Mono,
-        work: impl Future<Output = T> + Send,
-    ) -> Result<T, ApiError> {
+    async fn timeout_at<T>(&self, deadline: Mono, work: impl Future<Output = T> + Send) -> Result<T, ApiError> {
         let start = self.env.now();
         let done = self.env.timeout_at(deadline, work).await;
         done.ok_or_else(|| ApiError::TimedOut { after: self.env.now().since(start) })

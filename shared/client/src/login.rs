@@ -53,12 +53,7 @@ pub(crate) struct Credentials {
 impl Login {
     /// As in kubectl: without TLS (`is_tls`) no credentials are sent, and a login command runs only if there is no token,
     /// password or certificate.
-    pub(crate) fn from_user(
-        user: &User,
-        cluster: &Cluster,
-        is_tls: bool,
-        env: &Env,
-    ) -> Result<Self, LoginError> {
+    pub(crate) fn from_user(user: &User, cluster: &Cluster, is_tls: bool, env: &Env) -> Result<Self, LoginError> {
         let client_certificate = Arc::<ClientCertificate>::default();
         let mut source = Source::None;
         if is_tls {
@@ -90,12 +85,8 @@ impl Login {
             Source::Command(command) => {
                 let cached = command.cached.lock().clone();
                 match cached {
-                    Some(held) if held.ends.is_none_or(|end| self.env.clock.wall() < end) => {
-                        Ok(held.credentials)
-                    }
-                    Some(held) => {
-                        command.renew(held.credentials.generation, &self.env, &self.client_certificate).await
-                    }
+                    Some(held) if held.ends.is_none_or(|end| self.env.clock.wall() < end) => Ok(held.credentials),
+                    Some(held) => command.renew(held.credentials.generation, &self.env, &self.client_certificate).await,
                     None => command.renew(0, &self.env, &self.client_certificate).await,
                 }
             }
@@ -104,19 +95,14 @@ impl Login {
 
     /// The credentials with which the same request is sent again after `refused` was answered with 401; `None`: there are
     /// no others.
-    pub(crate) async fn refresh_after(
-        &self,
-        refused: &Credentials,
-    ) -> Result<Option<Credentials>, LoginError> {
+    pub(crate) async fn refresh_after(&self, refused: &Credentials) -> Result<Option<Credentials>, LoginError> {
         let credentials = match &self.source {
             Source::None | Source::Fixed(_) => return Ok(None),
             Source::File(file) => {
                 file.forget();
                 file.credentials(self.env.now())
             }
-            Source::Command(command) => {
-                command.renew(refused.generation, &self.env, &self.client_certificate).await?
-            }
+            Source::Command(command) => command.renew(refused.generation, &self.env, &self.client_certificate).await?,
         };
         Ok((credentials.header != refused.header || credentials.generation != refused.generation)
             .then_some(credentials))
@@ -127,8 +113,7 @@ impl Source {
     fn from_user(user: &User, cluster: &Cluster, env: &Env) -> Result<Self, LoginError> {
         if let Some((name, password)) = &user.basic {
             let both = Zeroizing::new(format!("{name}:{password}"));
-            return header("Basic ", &STANDARD.encode(both.as_bytes()), "username and password")
-                .map(Self::Fixed);
+            return header("Basic ", &STANDARD.encode(both.as_bytes()), "username and password").map(Self::Fixed);
         }
         let inline = user.token.as_deref().map(|token| bearer(token, "token")).transpose()?;
         if let Some(path) = &user.token_file {
@@ -140,11 +125,7 @@ impl Source {
         match &user.command {
             Some(command) if user.identity.is_none() => {
                 let (exec, held) = (Exec::new(command, cluster), Mutex::default());
-                Ok(Self::Command(Arc::new(LoginCommand {
-                    exec,
-                    cached: held,
-                    runs: futures::lock::Mutex::new(()),
-                })))
+                Ok(Self::Command(Arc::new(LoginCommand { exec, cached: held, runs: futures::lock::Mutex::new(()) })))
             }
             _ => Ok(Self::None),
         }
@@ -162,9 +143,7 @@ fn bearer(token: &str, of: &str) -> Result<HeaderValue, LoginError> {
 fn header(kind: &str, value: &str, of: &str) -> Result<HeaderValue, LoginError> {
     let text = Zeroizing::new(format!("{kind}{value}"));
     let mut header = HeaderValue::from_bytes(text.as_bytes()).map_err(|_bad| {
-        LoginError(format!(
-            "{of} has a line break or another character that no request may have; write it anew"
-        ))
+        LoginError(format!("{of} has a line break or another character that no request may have; write it anew"))
     })?;
     header.set_sensitive(true);
     Ok(header)
@@ -191,9 +170,8 @@ impl TokenFile {
     fn read(path: &PathBuf) -> Result<HeaderValue, LoginError> {
         let of = format!("the token file {}", path.display());
         let text = std::fs::read_to_string(path).map(Zeroizing::new);
-        let text = text.map_err(|error| {
-            LoginError(format!("{of} cannot be read: {}", super::cause::io_message(&error)))
-        })?;
+        let text =
+            text.map_err(|error| LoginError(format!("{of} cannot be read: {}", super::cause::io_message(&error))))?;
         bearer(&text, &of)
     }
 
@@ -253,8 +231,7 @@ impl LoginCommand {
 
     async fn run(&self, old: u64, certificate: &ClientCertificate) -> Result<Credentials, LoginError> {
         let output = self.exec.run().await?;
-        let header =
-            output.token.as_deref().map(|token| bearer(token, &format!("the token of {}", self.exec)));
+        let header = output.token.as_deref().map(|token| bearer(token, &format!("the token of {}", self.exec)));
         let identity = output.identity.as_ref().map(|(certificates, key)| {
             tls::parse_identity(certificates.as_bytes(), key.as_bytes())
                 .map_err(|why| LoginError(format!("what {} gave cannot be used: {why}", self.exec)))

@@ -23,11 +23,8 @@ impl ClientMetrics {
             &["verb", "resource", "code"],
         )?;
         let durations = HistogramVec::new(
-            HistogramOpts::new(
-                "pod_safety_api_request_duration_seconds",
-                "Time until the API server began to answer.",
-            )
-            .buckets(vec![0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0]),
+            HistogramOpts::new("pod_safety_api_request_duration_seconds", "Time until the API server began to answer.")
+                .buckets(vec![0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0]),
             &["verb", "resource"],
         )?;
         registry.register(Box::new(requests.clone()))?;

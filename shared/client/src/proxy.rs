@@ -61,11 +61,7 @@ impl std::fmt::Display for Proxy {
 ///
 /// # Errors
 /// The value is no address of a proxy.
-pub(crate) fn select(
-    server: &Uri,
-    named: Option<&str>,
-    variables: &Variables,
-) -> Result<Option<Proxy>, String> {
+pub(crate) fn select(server: &Uri, named: Option<&str>, variables: &Variables) -> Result<Option<Proxy>, String> {
     if let Some(url) = named.filter(|url| !url.is_empty()) {
         let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
         if !["http", "https", "socks5"].contains(&&*scheme.to_ascii_lowercase()) {
@@ -177,9 +173,7 @@ mod tests {
     use super::*;
 
     fn variables(pairs: &[(&str, &str)]) -> Variables {
-        Variables::read(|name| {
-            pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
-        })
+        Variables::read(|name| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned()))
     }
 
     fn said(server: &str, named: Option<&str>, pairs: &[(&str, &str)]) -> String {
@@ -245,11 +239,7 @@ mod tests {
             (tls, &[("ALL_PROXY", "p:1"), ("all_proxy", "p:1")], "direct"),
             (tls, &[("https_proxy", "p:1"), ("no_proxy", "example.com")], "direct"),
             (tls, &[("HTTPS_PROXY", "socks5h://p")], "socks5://p:1080 (from HTTPS_PROXY)"),
-            (
-                tls,
-                &[("HTTPS_PROXY", "ftp://p")],
-                "HTTPS_PROXY has the scheme ftp; give http, https or socks5",
-            ),
+            (tls, &[("HTTPS_PROXY", "ftp://p")], "HTTPS_PROXY has the scheme ftp; give http, https or socks5"),
             (
                 tls,
                 &[("HTTPS_PROXY", "http://:3")],

@@ -244,12 +244,10 @@ impl ApiError {
         encoding: Encoding,
         body: Bytes,
     ) -> Self {
-        let status: Option<Status> =
-            Raw::from_body(encoding, body.clone()).ok().and_then(|raw| raw.decode().ok());
+        let status: Option<Status> = Raw::from_body(encoding, body.clone()).ok().and_then(|raw| raw.decode().ok());
         let status = status.unwrap_or_default();
         let details = status.details.unwrap_or_default();
-        let plain =
-            || String::from_utf8_lossy(body.get(..200.min(body.len())).unwrap_or_default()).trim().to_owned();
+        let plain = || String::from_utf8_lossy(body.get(..200.min(body.len())).unwrap_or_default()).trim().to_owned();
         let mut message = status.message.unwrap_or_else(plain);
         let causes: Vec<String> = details.causes.into_iter().filter_map(|cause| cause.message).collect();
         for cause in causes.iter().map(|cause| cause.trim()) {
@@ -346,6 +344,5 @@ fn of_body(error: &Box<dyn std::error::Error + Send + Sync>) -> String {
 
 /// Whether no connection was made: hyper's error shows it only in its text.
 fn is_connect(error: &(dyn std::error::Error + 'static)) -> bool {
-    std::iter::successors(Some(error), |error| error.source())
-        .any(|error| error.to_string().contains("(Connect)"))
+    std::iter::successors(Some(error), |error| error.source()).any(|error| error.to_string().contains("(Connect)"))
 }

@@ -62,8 +62,7 @@ impl Connector {
         http.enforce_http(false);
         let Some((proxy, tls)) = self.proxy.clone() else { return self.connect_tls(http, to).await };
         let address = proxy.address.clone();
-        let failed =
-            |source: BoxError| -> BoxError { Box::new(ProxyFailed { proxy: proxy.clone(), source }) };
+        let failed = |source: BoxError| -> BoxError { Box::new(ProxyFailed { proxy: proxy.clone(), source }) };
         match proxy.protocol {
             ProxyProtocol::Socks5 => {
                 let mut socks = SocksV5::new(address, http);
@@ -196,11 +195,7 @@ impl Read for Stream {
 }
 
 impl Write for Stream {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut *self.io).poll_write(context, bytes)
     }
 
@@ -304,8 +299,7 @@ impl Route {
 
 /// Joins `path`, query included, to the path of `base`.
 fn join_path(base: &Uri, path: &Uri) -> Result<Uri, http::Error> {
-    let (before, path) =
-        (base.path().trim_end_matches('/'), path.path_and_query().map_or("/", |path| path.as_str()));
+    let (before, path) = (base.path().trim_end_matches('/'), path.path_and_query().map_or("/", |path| path.as_str()));
     let scheme = base.scheme_str().unwrap_or_default();
     let authority = base.authority().map_or("", |authority| authority.as_str());
     Uri::builder().scheme(scheme).authority(authority).path_and_query(format!("{before}{path}")).build()
@@ -370,9 +364,6 @@ mod tests {
         }
         let long = format!("/{}", "a".repeat(65_000));
         let base = format!("https://a/{}", "b".repeat(1_000)).parse().unwrap();
-        assert!(
-            join_path(&base, &long.parse().unwrap()).is_err(),
-            "too long for a request: an error, and no panic"
-        );
+        assert!(join_path(&base, &long.parse().unwrap()).is_err(), "too long for a request: an error, and no panic");
     }
 }

@@ -133,9 +133,7 @@ impl Answer {
     /// A watch whose events the test sends.
     pub fn stream() -> (Events, Self) {
         let (sender, receiver) = mpsc::unbounded::<Result<Bytes, BoxError>>();
-        let body = BodyExt::boxed(StreamBody::new(
-            SyncStream(Mutex::new(receiver)).map(|part| part.map(Frame::data)),
-        ));
+        let body = BodyExt::boxed(StreamBody::new(SyncStream(Mutex::new(receiver)).map(|part| part.map(Frame::data))));
         let answer = Self { body, ..Self::new(200, "application/json", "") };
         (Events(sender), answer)
     }
@@ -225,8 +223,7 @@ impl Api {
 
     async fn answer(self, request: Request<Body>) -> Result<Response<BoxBody<Bytes, BoxError>>, BoxError> {
         let (head, body) = request.into_parts();
-        let header =
-            head.headers.get(http::header::CONTENT_TYPE).map(|value| value.to_str().unwrap().to_owned());
+        let header = head.headers.get(http::header::CONTENT_TYPE).map(|value| value.to_str().unwrap().to_owned());
         let received = Received {
             at: self.env.now(),
             method: head.method.to_string(),
@@ -242,8 +239,7 @@ impl Api {
         if answer.fails {
             return Err("connection refused".into());
         }
-        let mut response =
-            Response::builder().status(answer.code).header("content-type", answer.content_type);
+        let mut response = Response::builder().status(answer.code).header("content-type", answer.content_type);
         if let Some(seconds) = answer.retry_after {
             response = response.header("retry-after", seconds);
         }
@@ -265,13 +261,7 @@ pub const FAILURES: [Failure; 12] = [
     ("409 of a precondition", || Answer::status(409, "Conflict", "Precondition failed: UID"), "changed"),
     (
         "422 of the uid",
-        || {
-            Answer::status(
-                422,
-                "Invalid",
-                "Pod \"a\" is invalid: metadata.uid: Invalid value: field is immutable",
-            )
-        },
+        || Answer::status(422, "Invalid", "Pod \"a\" is invalid: metadata.uid: Invalid value: field is immutable"),
         "changed",
     ),
     ("422 of something else", || Answer::status(422, "Invalid", "status.phase: no"), "failed"),

@@ -60,13 +60,7 @@ async fn each_failure_has_its_category_and_predicates() {
         (|| Answer::status(404, "NotFoundAtAll", "x"), "not_found", false, false, false),
         (|| Answer::status(409, "Conflict", "modified"), "conflict", false, true, false),
         (|| Answer::status(409, "AlreadyExists", "there"), "conflict", false, true, false),
-        (
-            || Answer::status(422, "Invalid", "metadata.uid: field is immutable"),
-            "invalid",
-            false,
-            true,
-            false,
-        ),
+        (|| Answer::status(422, "Invalid", "metadata.uid: field is immutable"), "invalid", false, true, false),
         (|| Answer::status(422, "Invalid", "spec: no"), "invalid", false, false, false),
         (|| Answer::status(401, "Unauthorized", "no"), "unauthenticated", false, false, false),
         (|| Answer::status(403, "Forbidden", "no"), "forbidden", false, false, false),
@@ -163,10 +157,7 @@ async fn a_watch_returns_events_as_they_arrive_and_ends_with_the_stream() {
     });
     let mut stream = api.connection().watch(Call::get("/api/v1/pods?watch=true")).await.unwrap();
     events.send_text("{\"type\":\"ADDED\",\"obj");
-    assert!(
-        tokio::time::timeout(Duration::from_secs(1), stream.next()).await.is_err(),
-        "half an event is none"
-    );
+    assert!(tokio::time::timeout(Duration::from_secs(1), stream.next()).await.is_err(), "half an event is none");
     events.send_text("ect\":{}}\n");
     assert!(matches!(stream.next().await, Ok(Some(wire::Event::Applied(_)))));
     drop(events);

@@ -11,8 +11,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::sign::CertifiedKey;
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, Error, InconsistentKeys, RootCertStore,
-    SignatureScheme,
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, InconsistentKeys, RootCertStore, SignatureScheme,
 };
 use x509_parser::prelude::{ASN1Time, FromDer as _, X509Certificate};
 
@@ -58,9 +57,7 @@ pub(crate) fn parse_identity(certificates: &[u8], key: &[u8]) -> Result<Certifie
     let chain = sections(certificates).into_iter().filter(|(kind, _)| *kind == SectionKind::Certificate);
     let chain: Vec<_> = chain.map(|(_, der)| CertificateDer::from(der)).collect();
     let Some(first) = chain.first() else {
-        return Err(
-            "client-certificate: it has no certificate in PEM (-----BEGIN CERTIFICATE-----)".to_owned()
-        );
+        return Err("client-certificate: it has no certificate in PEM (-----BEGIN CERTIFICATE-----)".to_owned());
     };
     let of_key = |kind: &SectionKind| {
         matches!(kind, SectionKind::PrivateKey | SectionKind::RsaPrivateKey | SectionKind::EcPrivateKey)
@@ -158,11 +155,7 @@ struct Verifier {
 
 impl Verifier {
     /// Verifies a pinned certificate: as in Go, only its names and its validity period are checked, even if it is a CA.
-    fn verify_pinned(
-        certificate: &CertificateDer<'_>,
-        name: &ServerName<'_>,
-        now: UnixTime,
-    ) -> Result<(), Error> {
+    fn verify_pinned(certificate: &CertificateDer<'_>, name: &ServerName<'_>, now: UnixTime) -> Result<(), Error> {
         let unreadable = || Error::InvalidCertificate(CertificateError::BadEncoding);
         let (_, read) = X509Certificate::from_der(certificate).map_err(|_not_one| unreadable())?;
         let seconds = i64::try_from(now.as_secs()).map_err(|_far| unreadable())?;
@@ -194,9 +187,7 @@ impl ServerCertVerifier for Verifier {
             (ServerTrust::Certificates(_), Some(chain)) => {
                 chain.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
             }
-            (ServerTrust::Certificates(_), None) => {
-                Err(Error::InvalidCertificate(CertificateError::UnknownIssuer))
-            }
+            (ServerTrust::Certificates(_), None) => Err(Error::InvalidCertificate(CertificateError::UnknownIssuer)),
         }
     }
 

@@ -251,10 +251,7 @@ impl Spawner for SystemEnv {
         tokio::spawn(task);
     }
 
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the one place that starts threads, and naps on one of its own"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "the one place that starts threads, and naps on one of its own")]
     fn spawn_on_own_thread(&self, name: &'static str, batching: EventBatching, task: Task) {
         let woke_at = Arc::new(Mutex::new(std::time::Instant::now()));
         let wakes = Arc::clone(&woke_at);

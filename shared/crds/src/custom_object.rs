@@ -8,9 +8,8 @@ use pod_safety_model::{Mono, Rv, Uid};
 use serde::de::DeserializeOwned;
 
 use crate::{
-    FenceDeviceSpec, FenceDeviceStatus, FenceEvidenceSpec, FenceEvidenceStatus, FencePolicySpec,
-    FencePolicyStatus, NODE_NAME_ANNOTATION, NodeFenceSpec, NodeFenceStatus, PodSafetyRemediationSpec,
-    PodSafetyRemediationStatus,
+    FenceDeviceSpec, FenceDeviceStatus, FenceEvidenceSpec, FenceEvidenceStatus, FencePolicySpec, FencePolicyStatus,
+    NODE_NAME_ANNOTATION, NodeFenceSpec, NodeFenceStatus, PodSafetyRemediationSpec, PodSafetyRemediationStatus,
 };
 
 /// The spec of a custom resource of pod-safety.
@@ -142,11 +141,7 @@ impl FenceDeviceObject {
         if self.status.condition_status("Trusted") == Some("False") {
             return DeviceState::NotTrusted;
         }
-        match self
-            .status
-            .condition_status("Ready")
-            .filter(|_| self.status.observed_generation == self.generation)
-        {
+        match self.status.condition_status("Ready").filter(|_| self.status.observed_generation == self.generation) {
             Some("True") => DeviceState::Ready,
             Some(_) => DeviceState::NotReady,
             None => DeviceState::Unseen,
@@ -157,10 +152,7 @@ impl FenceDeviceObject {
     #[must_use]
     pub fn not_ready_reason(&self) -> &str {
         let ready = self.status.conditions.iter().find(|one| one.r#type == "Ready");
-        ready
-            .map(|ready| ready.message.as_str())
-            .filter(|why| !why.is_empty())
-            .unwrap_or("no reason is given")
+        ready.map(|ready| ready.message.as_str()).filter(|why| !why.is_empty()).unwrap_or("no reason is given")
     }
 }
 

@@ -344,10 +344,7 @@ pub struct Timeouts {
     #[schemars(with = "String", regex(pattern = UP_TO_AN_HOUR))]
     pub power_on: ActTime,
     /// A status check, such as `20s`; at most ten minutes.
-    #[schemars(
-        with = "String",
-        regex(pattern = r"^([1-9]m([1-5]?[0-9]s)?|10m|([1-9][0-9]?|[1-5][0-9]{2}|600)s)$")
-    )]
+    #[schemars(with = "String", regex(pattern = r"^([1-9]m([1-5]?[0-9]s)?|10m|([1-9][0-9]?|[1-5][0-9]{2}|600)s)$"))]
     pub status: ActTime,
 }
 

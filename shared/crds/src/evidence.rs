@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Corroboration, DeviceDriver, DeviceRef, FenceEvidenceKind, FencedStorage, IdentityMatch, Incarnation,
-    Power, TargetObject,
+    Corroboration, DeviceDriver, DeviceRef, FenceEvidenceKind, FencedStorage, IdentityMatch, Incarnation, Power,
+    TargetObject,
 };
 
 /// A fact about one incarnation of a node. It is written once, before anything relies on it, and kept as the answer to "why

@@ -7,8 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Condition, ConditionStatus, Corroborated, Corroboration, DeviceRef, FenceEvidenceKind, Incarnation,
-    Power, Sample, TargetObject, evidence_kind_of,
+    Condition, ConditionStatus, Corroborated, Corroboration, DeviceRef, FenceEvidenceKind, Incarnation, Power, Sample,
+    TargetObject, evidence_kind_of,
 };
 
 /// One incident. Its name is derived from the node and its incarnation, so that it cannot be created twice.
@@ -294,18 +294,15 @@ impl Attempt {
     /// Whether its status checks verified that it fenced storage, and nothing else.
     #[must_use]
     pub fn has_fenced_storage(&self) -> bool {
-        let off = self
-            .verified
-            .as_ref()
-            .filter(|verified| self.act == DesiredPower::Off && verified.power == Power::Off);
+        let off =
+            self.verified.as_ref().filter(|verified| self.act == DesiredPower::Off && verified.power == Power::Off);
         off.is_some_and(|verified| evidence_kind_of(&verified.samples) == FenceEvidenceKind::StorageFenced)
     }
 
     /// Whether its status checks verified that the machine, and with it its processes, is off.
     #[must_use]
     pub fn has_ended_workloads(&self) -> bool {
-        self.verified.as_ref().is_some_and(|verified| verified.power == Power::Off)
-            && !self.has_fenced_storage()
+        self.verified.as_ref().is_some_and(|verified| verified.power == Power::Off) && !self.has_fenced_storage()
     }
 
     /// How many attempts a status keeps.

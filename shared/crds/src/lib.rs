@@ -26,32 +26,30 @@ mod schema;
 mod selection;
 
 pub use custom_object::{
-    CustomObject, CustomSpec, DeviceKey, DeviceState, FenceDeviceObject, FenceEvidenceObject,
-    FencePolicyObject, NodeFenceObject, RemediationObject,
+    CustomObject, CustomSpec, DeviceKey, DeviceState, FenceDeviceObject, FenceEvidenceObject, FencePolicyObject,
+    NodeFenceObject, RemediationObject,
 };
 pub use device::{
-    ActTime, DeviceDriver, DeviceRef, DrilledWatchdog, External, FenceDevice, FenceDeviceSpec,
-    FenceDeviceStatus, FencedStorage, IdentityCheck, IdentityMatch, NetworkFence, PROBLEM_REASONS,
-    SecretParameter, TEST_ANNOTATION, TargetObject, TargetStatus, TemplateRef, Timeouts, WatchdogClass,
-    WatchdogLease,
+    ActTime, DeviceDriver, DeviceRef, DrilledWatchdog, External, FenceDevice, FenceDeviceSpec, FenceDeviceStatus,
+    FencedStorage, IdentityCheck, IdentityMatch, NetworkFence, PROBLEM_REASONS, SecretParameter, TEST_ANNOTATION,
+    TargetObject, TargetStatus, TemplateRef, Timeouts, WatchdogClass, WatchdogLease,
 };
 pub use evidence::{
-    Corroborated, FenceEvidence, FenceEvidenceSpec, FenceEvidenceStatus, Invalidation, Sample,
-    evidence_kind_of,
+    Corroborated, FenceEvidence, FenceEvidenceSpec, FenceEvidenceStatus, Invalidation, Sample, evidence_kind_of,
 };
 pub use fence::{
-    Attempt, DesiredPower, Drain, FenceTrigger, Gate, NodeFence, NodeFenceSpec, NodeFenceStatus, Phase,
-    Trigger, TriggerCondition, Verified,
+    Attempt, DesiredPower, Drain, FenceTrigger, Gate, NodeFence, NodeFenceSpec, NodeFenceStatus, Phase, Trigger,
+    TriggerCondition, Verified,
 };
 pub use pause::{PAUSE_ANNOTATION, Pause, RESUMED_ANNOTATION};
 pub use policy::{
-    Brakes, ConditionStatus, ControlPlane, Corroboration, FencePolicy, FencePolicySpec, FencePolicyStatus,
-    Flapping, Level, PolicyMode, Recovery, Unhealthy, UnhealthyCondition, When,
+    Brakes, ConditionStatus, ControlPlane, Corroboration, FencePolicy, FencePolicySpec, FencePolicyStatus, Flapping,
+    Level, PolicyMode, Recovery, Unhealthy, UnhealthyCondition, When,
 };
 pub use remediation::{
     NODE_NAME_ANNOTATION, PodSafetyRemediation, PodSafetyRemediationSpec, PodSafetyRemediationStatus,
-    PodSafetyRemediationTemplate, PodSafetyRemediationTemplateSpec, REMEDIATION_FINALIZER,
-    RemediationTemplate, TIMED_OUT_ANNOTATION,
+    PodSafetyRemediationTemplate, PodSafetyRemediationTemplateSpec, REMEDIATION_FINALIZER, RemediationTemplate,
+    TIMED_OUT_ANNOTATION,
 };
 pub use schema::{crds, group_path, new_object};
 pub use selection::{PROTECTED, is_protected, is_template};
@@ -87,14 +85,7 @@ impl Condition {
     /// The condition that follows those of `before`: if its status is the same, it keeps its transition time, else it
     /// gets `at`. An empty `at` is set when it is written ([`Condition::set_transition_time`]).
     #[must_use]
-    pub fn transition(
-        before: &[Self],
-        kind: &str,
-        status: &str,
-        reason: &str,
-        message: &str,
-        at: &str,
-    ) -> Self {
+    pub fn transition(before: &[Self], kind: &str, status: &str, reason: &str, message: &str, at: &str) -> Self {
         let earlier = before.iter().find(|one| one.r#type == kind && one.status == status);
         Self {
             r#type: kind.to_owned(),

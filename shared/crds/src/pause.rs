@@ -32,12 +32,11 @@ impl Pause {
     /// Parses such a text.
     #[must_use]
     pub fn parse(text: &str) -> Self {
-        let signed = text.strip_suffix(')').and_then(|text| text.rsplit_once(" (by ")).and_then(
-            |(reason, signature)| {
+        let signed =
+            text.strip_suffix(')').and_then(|text| text.rsplit_once(" (by ")).and_then(|(reason, signature)| {
                 let (by, since) = signature.rsplit_once(" since ")?;
                 Some(Self { reason: reason.to_owned(), by: Some((by.to_owned(), since.parse().ok()?)) })
-            },
-        );
+            });
         signed.unwrap_or_else(|| Self { reason: text.to_owned(), by: None })
     }
 }

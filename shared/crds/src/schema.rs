@@ -5,8 +5,8 @@ use kube::CustomResourceExt;
 use serde_json::Value;
 
 use super::{
-    FenceDevice, FenceEvidence, FencePolicy, GROUP, NodeFence, PodSafetyRemediation,
-    PodSafetyRemediationTemplate, VERSION,
+    FenceDevice, FenceEvidence, FencePolicy, GROUP, NodeFence, PodSafetyRemediation, PodSafetyRemediationTemplate,
+    VERSION,
 };
 
 /// Every CRD of pod-safety.
@@ -49,9 +49,7 @@ fn normalize(mut crd: Value) -> Value {
             remove_defaults(status);
         }
         // A field that a fact does not contain must not be defaulted.
-        if let Some(samples) =
-            version.pointer_mut("/schema/openAPIV3Schema/properties/spec/properties/samples")
-        {
+        if let Some(samples) = version.pointer_mut("/schema/openAPIV3Schema/properties/spec/properties/samples") {
             remove_defaults(samples);
         }
     }

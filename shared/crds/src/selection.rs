@@ -49,8 +49,7 @@ pub fn is_protected(key: &str) -> bool {
 fn kubelet_may_set(key: &str) -> bool {
     let within = |parent| is_within(domain_of(key), parent);
     let of_kubernetes = within("kubernetes.io") || within("k8s.io");
-    let of_kubelets =
-        KUBELET_LABELS.contains(&key) || within("kubelet.kubernetes.io") || within("node.kubernetes.io");
+    let of_kubelets = KUBELET_LABELS.contains(&key) || within("kubelet.kubernetes.io") || within("node.kubernetes.io");
     !is_protected(key) && (!of_kubernetes || of_kubelets)
 }
 

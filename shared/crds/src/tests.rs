@@ -74,11 +74,7 @@ fn a_selector_requires_all_labels_and_expressions() {
                 operator: ExpressionOperator::In,
                 values: vec!["a".to_owned(), "b".to_owned()],
             },
-            Expression {
-                key: "spot".to_owned(),
-                operator: ExpressionOperator::DoesNotExist,
-                values: Vec::new(),
-            },
+            Expression { key: "spot".to_owned(), operator: ExpressionOperator::DoesNotExist, values: Vec::new() },
         ],
     };
     assert!(selector.matches(&labels(&[("role", "db"), ("zone", "b")])));

@@ -11,11 +11,7 @@ pub(super) struct DeviceSamples {
 }
 
 /// Aggregates the samples of all devices. For `off`, two of each are needed.
-pub(super) fn aggregate_samples(
-    act: Act,
-    devices: &[DeviceSamples],
-    lease_renewed: Option<String>,
-) -> Verified {
+pub(super) fn aggregate_samples(act: Act, devices: &[DeviceSamples], lease_renewed: Option<String>) -> Verified {
     let needed = if act == Act::Off { 2 } else { 1 };
     let mut message = None;
     let mut complain = |problem: String| message.get_or_insert(problem).clone();
@@ -51,9 +47,7 @@ fn find_problem(sample: &Sample, check: IdentityCheck, expected: Power) -> Optio
         return Some(format!("{device} reaches a machine other than the node's: {said}"));
     }
     if *identity != IdentityMatch::Match && check == IdentityCheck::Required {
-        return Some(format!(
-            "{device} does not report which machine it reaches, and identityCheck is Required"
-        ));
+        return Some(format!("{device} does not report which machine it reaches, and identityCheck is Required"));
     }
     let is_as_expected = if expected == Power::Off { sample.is_off() } else { *power == expected };
     (!is_as_expected).then(|| match said.is_empty() {
@@ -72,12 +66,7 @@ mod tests {
 
     fn sample(device: &str, power: &str, identity: &str) -> Sample {
         let device = DeviceRef { namespace: "fencing".to_owned(), name: device.to_owned() };
-        Sample {
-            device,
-            power: power.parse().unwrap(),
-            identity: identity.parse().unwrap(),
-            ..Sample::default()
-        }
+        Sample { device, power: power.parse().unwrap(), identity: identity.parse().unwrap(), ..Sample::default() }
     }
 
     fn seen(check: IdentityCheck, samples: &[(&str, &str)]) -> DeviceSamples {

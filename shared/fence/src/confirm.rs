@@ -26,8 +26,7 @@ pub(super) async fn confirm_power_state(context: &StepContext<'_>, target: &Targ
     let mut verified = aggregate_samples(act, &device_samples, lease);
     if act == Act::Off && verified.power == Power::Off {
         // Boxed: few policies require a second fact.
-        let corroboration =
-            Box::pin(context.checker.corroborate(&attempt.corroborate, &target.spec.node.name));
+        let corroboration = Box::pin(context.checker.corroborate(&attempt.corroborate, &target.spec.node.name));
         match context.while_leading(corroboration).await? {
             Ok(facts) => verified.corroborated = facts,
             Err(message) => verified = Verified { power: Power::Unknown, message, ..verified },
@@ -52,12 +51,8 @@ async fn sample_twice(
         return Ok((first.into_iter().map(once).collect(), None));
     }
     let lease = read_lease(context, node).await?;
-    let observe_for = lease_age::time_to_observe(
-        &node.name,
-        &lease,
-        &context.writer.cache.read().view(),
-        context.env.now(),
-    );
+    let observe_for =
+        lease_age::time_to_observe(&node.name, &lease, &context.writer.cache.read().view(), context.env.now());
     let is_instance = first.iter().any(|check| !check.sample.instance.is_empty());
     let min_interval = if is_instance { Verified::MIN_INSTANCE_INTERVAL } else { Verified::MIN_INTERVAL };
     context.env.sleep(observe_for.max(min_interval)).await;
@@ -67,10 +62,7 @@ async fn sample_twice(
         .into_iter()
         .map(discount)
         .zip(second.into_iter().map(discount))
-        .map(|(first, second)| DeviceSamples {
-            check: first.check,
-            samples: vec![first.sample, second.sample],
-        })
+        .map(|(first, second)| DeviceSamples { check: first.check, samples: vec![first.sample, second.sample] })
         .collect();
     // The kubelet renewed its Lease while its machine was reported off: the device switches another machine.
     let (before, after) = (renew_time(&lease)?, read_lease(context, node).await?);
@@ -87,14 +79,12 @@ async fn sample_twice(
 pub(super) fn mark_contradicted(sample: &mut Sample) {
     sample.power = Power::Unknown;
     sample.identity = IdentityMatch::Mismatch;
-    sample.said =
-        "reported off while the node's kubelet renewed its Lease: it switches another machine".to_owned();
+    sample.said = "reported off while the node's kubelet renewed its Lease: it switches another machine".to_owned();
 }
 
 async fn read_lease(context: &StepContext<'_>, node: &Incarnation) -> Result<LeaseRead, Outcome> {
-    let read = read_node_and_lease(context.writer.connection, context.env, &node.name)
-        .await
-        .map_err(Outcome::Failed)?;
+    let read =
+        read_node_and_lease(context.writer.connection, context.env, &node.name).await.map_err(Outcome::Failed)?;
     Ok(read.lease)
 }
 

@@ -54,12 +54,7 @@ fn preconditions(object: &Value) -> Value {
 }
 
 /// Declares evidence invalid. If it already is, the first reason stays.
-pub(super) async fn invalidate(
-    context: &StepContext<'_>,
-    evidence: &str,
-    why: &str,
-    at: &str,
-) -> Result<(), Outcome> {
+pub(super) async fn invalidate(context: &StepContext<'_>, evidence: &str, why: &str, at: &str) -> Result<(), Outcome> {
     let path = group_path(&format!("fenceevidences/{evidence}"));
     let Some(existing) = read_object(context, path.clone()).await? else { return Ok(()) };
     if existing.pointer("/status/invalidated").is_some_and(Value::is_object) {
@@ -79,14 +74,7 @@ async fn distrust(context: &StepContext<'_>, device: &DeviceRef, why: &str, at: 
     let before: FenceDeviceStatus = serde_json::from_value(before).unwrap_or_default();
     let mut conditions = before.conditions.clone();
     conditions.retain(|one| one.r#type != "Trusted");
-    conditions.push(Condition::transition(
-        &before.conditions,
-        "Trusted",
-        "False",
-        "EvidenceContradicted",
-        why,
-        at,
-    ));
+    conditions.push(Condition::transition(&before.conditions, "Trusted", "False", "EvidenceContradicted", why, at));
     let body = json!({ "metadata": preconditions(&existing), "status": { "conditions": conditions } });
     context.send(Call::write(Method::Merge, format!("{}/status", device_path(device)), &body)).await?;
     let uid = existing.pointer("/metadata/uid").and_then(Value::as_str);

@@ -46,12 +46,7 @@ pub async fn cordon_read_node(
 ///
 /// # Errors
 /// The API server did not do it, or its answer is unknown.
-pub async fn uncordon(
-    connection: &Connection,
-    node: &str,
-    uid: &str,
-    deadline: Mono,
-) -> Result<(), ApiError> {
+pub async fn uncordon(connection: &Connection, node: &str, uid: &str, deadline: Mono) -> Result<(), ApiError> {
     set_unschedulable(connection, node, Some(uid), false, deadline).await.map(drop)
 }
 
@@ -63,11 +58,10 @@ async fn set_unschedulable(
     deadline: Mono,
 ) -> Result<Cordoned, ApiError> {
     retry_on_conflict(ApiError::is_changed, || async {
-        let raw =
-            match connection.send(Call::get(format!("/api/v1/nodes/{node}")).with_deadline(deadline)).await {
-                Err(error) if error.is_not_found() => return Ok(Cordoned::NoNode),
-                read => read?,
-            };
+        let raw = match connection.send(Call::get(format!("/api/v1/nodes/{node}")).with_deadline(deadline)).await {
+            Err(error) if error.is_not_found() => return Ok(Cordoned::NoNode),
+            read => read?,
+        };
         set_unschedulable_on(connection, node, &raw, uid, unschedulable, deadline).await
     })
     .await
@@ -148,20 +142,15 @@ mod tests {
             let (connection, deadline) = (api.connection(), env.now() + Duration::from_secs(10));
             let read = connection.send(Call::get("/api/v1/nodes/n")).await.unwrap();
             assert_eq!(cordon_read_node(&connection, "n", &read, deadline).await.ok(), Some(Cordoned::Now));
-            let methods: Vec<String> = api
-                .lines()
-                .iter()
-                .skip(1)
-                .filter_map(|line| Some(line.split_once(' ')?.0.to_owned()))
-                .collect();
+            let methods: Vec<String> =
+                api.lines().iter().skip(1).filter_map(|line| Some(line.split_once(' ')?.0.to_owned())).collect();
             assert_eq!(methods, lines);
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_cordoned_node_and_a_missing_one_are_not_written() {
-        let (done, api) =
-            cordoned(|_| Answer::json(&node("n").set("/spec/unschedulable", json!(true)).0)).await;
+        let (done, api) = cordoned(|_| Answer::json(&node("n").set("/spec/unschedulable", json!(true)).0)).await;
         assert_eq!((done, api.writes().len()), (Some(Cordoned::Already), 0));
         let (done, api) = cordoned(|_| Answer::not_found()).await;
         assert_eq!((done, api.writes().len()), (Some(Cordoned::NoNode), 0));

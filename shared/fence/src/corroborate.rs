@@ -49,16 +49,11 @@ impl StatusChecker<'_> {
     ///
     /// # Errors
     /// The fact that refutes it, or why a fact could not be read.
-    pub(super) async fn recheck_corroboration(
-        &self,
-        facts: &[Corroborated],
-        node: &str,
-    ) -> Result<(), String> {
+    pub(super) async fn recheck_corroboration(&self, facts: &[Corroborated], node: &str) -> Result<(), String> {
         for Corroborated { fact, address, .. } in facts {
             match fact {
                 Corroboration::KubeletPort => {
-                    let unreadable =
-                        |_invalid| format!("the evidence names no address and port: {address:?}");
+                    let unreadable = |_invalid| format!("the evidence names no address and port: {address:?}");
                     self.check_unreachable(address.parse().map_err(unreadable)?, node).await?;
                 }
             }
@@ -92,9 +87,7 @@ impl StatusChecker<'_> {
             Ok(true) => Err(format!(
                 "all devices report off, but something answers at the kubelet's port of node {node} ({address}): its machine may run"
             )),
-            Err(error) => {
-                Err(format!("the kubelet's port of node {node} ({address}) cannot be tried: {error}"))
-            }
+            Err(error) => Err(format!("the kubelet's port of node {node} ({address}) cannot be tried: {error}")),
             Ok(false) if others.contains(&true) => Ok(()),
             Ok(false) => Err(format!(
                 "the kubelet's port of node {node} ({address}) does not answer, but neither do those of other nodes, so that says nothing. Allow pod-safety's pods to connect to kubelets"
@@ -136,18 +129,16 @@ mod tests {
 
     #[test]
     fn the_kubelet_address_comes_from_the_node_status() {
-        let of = |status: Value| {
-            kubelet_address_of(&serde_json::from_value(status).unwrap()).map(|at| at.to_string())
-        };
+        let of = |status: Value| kubelet_address_of(&serde_json::from_value(status).unwrap()).map(|at| at.to_string());
         let addresses = json!([{ "type": "Hostname", "address": "w1" }, { "type": "ExternalIP", "address": "192.0.2.1" },
             { "type": "InternalIP", "address": "10.0.0.7" }, { "type": "InternalIP", "address": "fd00::7" }]);
         assert_eq!(of(json!({ "addresses": addresses })).as_deref(), Some("10.0.0.7:10250"));
-        let port = |port: i64| json!({ "addresses": addresses, "daemonEndpoints": { "kubeletEndpoint": { "Port": port } } });
+        let port =
+            |port: i64| json!({ "addresses": addresses, "daemonEndpoints": { "kubeletEndpoint": { "Port": port } } });
         assert_eq!(of(port(10_260)).as_deref(), Some("10.0.0.7:10260"));
         assert_eq!(of(port(0)).as_deref(), Some("10.0.0.7:10250"));
         assert_eq!(of(port(70_000)).as_deref(), Some("10.0.0.7:10250"));
-        let alone =
-            |address: &str| of(json!({ "addresses": [{ "type": "InternalIP", "address": address }] }));
+        let alone = |address: &str| of(json!({ "addresses": [{ "type": "InternalIP", "address": address }] }));
         assert_eq!(alone("fd00::7").as_deref(), Some("[fd00::7]:10250"));
         assert_eq!((alone("w1.example"), of(json!({}))), (None, None));
     }

@@ -81,8 +81,7 @@ mod tests {
     fn an_event_has_the_reason_of_the_condition_that_changed() {
         let ready = condition("Ready", "True", "AllTargetsReachable");
         let trusted = condition("Trusted", "True", "NeverContradicted");
-        let reason =
-            |before: &[Condition], after: &Condition| change_event(before, after).map(|(_, reason)| reason);
+        let reason = |before: &[Condition], after: &Condition| change_event(before, after).map(|(_, reason)| reason);
         assert_eq!(reason(&[], &ready), Some("AllTargetsReachable"));
         assert_eq!(reason(&[], &trusted), None);
         for problem in PROBLEM_REASONS.into_iter().chain(["NoNodes", "LookFailed"]) {

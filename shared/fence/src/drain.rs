@@ -27,11 +27,7 @@ const MAX_ROUND_EVICTIONS: usize = 128;
 const ROUND_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Executes one round. The intent is recorded before the node is cordoned, so that the next leader uncordons it.
-pub(super) async fn drain(
-    context: &StepContext<'_>,
-    target: &Target,
-    pods: &[PodKey],
-) -> Result<(), Outcome> {
+pub(super) async fn drain(context: &StepContext<'_>, target: &Target, pods: &[PodKey]) -> Result<(), Outcome> {
     if !still_lost(context, &target.spec).await? {
         return Err(Outcome::Changed);
     }
@@ -61,9 +57,8 @@ pub(super) async fn drain(
 /// Reads whether the node is cordoned already: a cordon of another client stays.
 async fn start_drain(context: &StepContext<'_>, target: &Target) -> Result<Drain, Outcome> {
     let node = &target.spec.node;
-    let read = read_node_and_lease(context.writer.connection, context.env, &node.name)
-        .await
-        .map_err(Outcome::Failed)?;
+    let read =
+        read_node_and_lease(context.writer.connection, context.env, &node.name).await.map_err(Outcome::Failed)?;
     let read = read.node.ok_or(Outcome::Gone)?;
     if read.incarnation() != node {
         return Err(Outcome::Changed);

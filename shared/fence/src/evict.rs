@@ -151,9 +151,7 @@ impl NotEvicted {
             | Self::WebhookFails { .. }
             | Self::Failing(_)
             | Self::Unknown(_) => Some(ERROR_RETRY),
-            Self::Failed(ApiError::Refused { code: 429, retry_after, .. }) => {
-                Some(retry_after.unwrap_or(ERROR_RETRY))
-            }
+            Self::Failed(ApiError::Refused { code: 429, retry_after, .. }) => Some(retry_after.unwrap_or(ERROR_RETRY)),
             Self::SeveralBudgets { .. } | Self::Unsafe | Self::Unreadable(_) | Self::Failed(_) => None,
         }
     }
@@ -163,9 +161,7 @@ impl NotEvicted {
     #[must_use]
     pub const fn retry_limit(&self) -> Option<Duration> {
         match self {
-            Self::WebhookFails { .. } | Self::Failing(_) | Self::TooManyDisrupted { .. } => {
-                Some(ERROR_RETRY_LIMIT)
-            }
+            Self::WebhookFails { .. } | Self::Failing(_) | Self::TooManyDisrupted { .. } => Some(ERROR_RETRY_LIMIT),
             Self::Blocked { .. }
             | Self::Processing { .. }
             | Self::SeveralBudgets { .. }
@@ -256,8 +252,7 @@ async fn evict_checked(
         Err(error) if error.is_changed() && !is_denial(&error) => Err(NotEvicted::Changed),
         Err(error) => match classify_refusal(error) {
             NotEvicted::SeveralBudgets { .. } => {
-                let budgets =
-                    matching_budgets(connection, pod, &read.labels, deadline).await.unwrap_or_default();
+                let budgets = matching_budgets(connection, pod, &read.labels, deadline).await.unwrap_or_default();
                 Err(NotEvicted::SeveralBudgets { budgets })
             }
             why => Err(why),
@@ -286,11 +281,7 @@ async fn read(
 }
 
 /// Checks whether a pod as it was read can be evicted. `Err` in `Ok`: there is nothing to evict.
-fn check_evictable(
-    raw: &wire::Raw,
-    env: &Env,
-    pod: &PodKey,
-) -> Result<Result<EvictablePod, Evicted>, NotEvicted> {
+fn check_evictable(raw: &wire::Raw, env: &Env, pod: &PodKey) -> Result<Result<EvictablePod, Evicted>, NotEvicted> {
     let unreadable = |error: ApiError| NotEvicted::Unreadable(error_chain(&error));
     let wire: wire::Pod = raw.decode().map_err(|error| unreadable(ApiError::Undecodable(error)))?;
     let grace = wire.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
@@ -347,11 +338,7 @@ fn failed_webhook(message: &str) -> Option<(&str, &str)> {
 /// Classifies a refusal. The API server has no reasons of their own for most of them, so messages are compared.
 fn classify_refusal(error: ApiError) -> NotEvicted {
     let ApiError::Refused { code, message, causes, retry_after, .. } = &error else {
-        return if error.is_outcome_unknown() {
-            NotEvicted::Unknown(error)
-        } else {
-            NotEvicted::Failed(error)
-        };
+        return if error.is_outcome_unknown() { NotEvicted::Unknown(error) } else { NotEvicted::Failed(error) };
     };
     let retry_after = *retry_after;
     let about_budget = causes.iter().find(|cause| cause.contains("disruption budget"));

@@ -321,9 +321,7 @@ async fn list<T: serde::de::DeserializeOwned>(
     let within = namespace.map(|namespace| format!("/namespaces/{namespace}")).unwrap_or_default();
     let selector = if selector.is_empty() { String::new() } else { format!("?labelSelector={selector}") };
     match connection.list_items(&format!("{GROUP}{within}/{plural}{selector}")).await {
-        Ok(items) => {
-            Ok(Some(items.into_iter().filter_map(|item| serde_json::from_value(item).ok()).collect()))
-        }
+        Ok(items) => Ok(Some(items.into_iter().filter_map(|item| serde_json::from_value(item).ok()).collect())),
         Err(error) if error.code() == Some(404) => Ok(None),
         // Authorization comes first, also for kinds that are not served.
         Err(error) if error.code() == Some(403) && !is_served(connection).await? => Ok(None),
@@ -365,10 +363,7 @@ fn node_label(node: &str) -> &str {
 ///
 /// # Errors
 /// They could not be read.
-pub async fn list_node_requests(
-    connection: &Connection,
-    node: &str,
-) -> Result<Vec<EvictionRequest>, ApiError> {
+pub async fn list_node_requests(connection: &Connection, node: &str) -> Result<Vec<EvictionRequest>, ApiError> {
     let selector = format!("{NODE_LABEL}={}", node_label(node));
     let mut all = list_requests(connection, None, &selector).await?.unwrap_or_default();
     all.retain(|request| request.is_own() && request.node() == node);
@@ -427,11 +422,7 @@ pub async fn create_request(
     }
 }
 
-async fn set_intent(
-    connection: &Connection,
-    request: &EvictionRequest,
-    intent: &str,
-) -> Result<(), ApiError> {
+async fn set_intent(connection: &Connection, request: &EvictionRequest, intent: &str) -> Result<(), ApiError> {
     let EvictionRequest { metadata, .. } = request;
     let body = json!({ "metadata": { "uid": metadata.uid }, "spec": { "intent": intent } });
     let path = path(&metadata.namespace, &metadata.name);

@@ -2,13 +2,10 @@
 
 use std::sync::Arc;
 
-use pod_safety_proof::{
-    self as proof, DeviceCheck, EvidenceDefect, EvidenceRead, MINIMUM_BOOT, NodeEvidence, Refusal,
-};
+use pod_safety_proof::{self as proof, DeviceCheck, EvidenceDefect, EvidenceRead, MINIMUM_BOOT, NodeEvidence, Refusal};
 
 use crate::api::{
-    Corroborated, FenceEvidenceKind, FenceEvidenceSpec, FenceEvidenceStatus, Grade, Incarnation, Sample,
-    group_path,
+    Corroborated, FenceEvidenceKind, FenceEvidenceSpec, FenceEvidenceStatus, Grade, Incarnation, Sample, group_path,
 };
 use crate::cache::Lookup;
 use crate::client::Call;
@@ -43,11 +40,7 @@ impl<'a> EvidenceReader<'a> {
 impl EvidenceReader<'_> {
     /// Verifies evidence of fencing. First the confirmations of operators, which need no device: a device that hangs
     /// takes its whole timeout. Then the evidence that is named, and last any other about this incarnation.
-    pub async fn verify_fenced_node(
-        &self,
-        node: &Arc<str>,
-        evidence: &Arc<str>,
-    ) -> Result<NodeEvidence, VerifyError> {
+    pub async fn verify_fenced_node(&self, node: &Arc<str>, evidence: &Arc<str>) -> Result<NodeEvidence, VerifyError> {
         let (confirmed, others): (Vec<_>, Vec<_>) =
             self.list_candidates(node).into_iter().partition(|(_, confirmed)| *confirmed);
         for (confirmation, _) in confirmed {
@@ -58,9 +51,7 @@ impl EvidenceReader<'_> {
         let error = match self.verify_evidence(node, evidence).await {
             Err(
                 error @ (VerifyError::Read(_)
-                | VerifyError::Refused(
-                    Refusal::EvidenceInvalid(_) | Refusal::PowerStateUnconfirmed(_),
-                )),
+                | VerifyError::Refused(Refusal::EvidenceInvalid(_) | Refusal::PowerStateUnconfirmed(_))),
             ) => error,
             result => return result,
         };
@@ -78,17 +69,12 @@ impl EvidenceReader<'_> {
         let view = guard.view();
         let Lookup::Known(node) = view.node(node) else { return Vec::new() };
         let all = view.valid_evidence(node, now);
-        all.map(|proof| (Arc::clone(&proof.name), proof.spec.kind == FenceEvidenceKind::OperatorConfirmed))
-            .collect()
+        all.map(|proof| (Arc::clone(&proof.name), proof.spec.kind == FenceEvidenceKind::OperatorConfirmed)).collect()
     }
 
     /// Checks the devices first, and then reads the node: a report of the kubelet while they reported off contradicts
     /// them.
-    async fn verify_evidence(
-        &self,
-        node: &Arc<str>,
-        evidence: &Arc<str>,
-    ) -> Result<NodeEvidence, VerifyError> {
+    async fn verify_evidence(&self, node: &Arc<str>, evidence: &Arc<str>) -> Result<NodeEvidence, VerifyError> {
         let stored = self.read_evidence(evidence).await?;
         let read = &stored.read;
         read.fields().check_ends_incarnation().map_err(Refusal::from)?;
@@ -105,8 +91,7 @@ impl EvidenceReader<'_> {
             .map_err(VerifyError::Read)?;
         let guard = self.checker.reader.cache.read();
         let view = guard.view();
-        let minimum =
-            current.node.as_ref().map_or(Grade::Verified, |node| view.minimum_evidence(node.labels()));
+        let minimum = current.node.as_ref().map_or(Grade::Verified, |node| view.minimum_evidence(node.labels()));
         Ok(proof::verify_fenced(read, checked, &current, minimum, &view)?)
     }
 
@@ -119,9 +104,8 @@ impl EvidenceReader<'_> {
         if age >= MINIMUM_BOOT {
             // Otherwise the evidence would expire before each force delete, and no Event would give the reason.
             let (age, boot) = (age.as_secs(), MINIMUM_BOOT.as_secs());
-            let late = format!(
-                "the answer to the status check was {age} s old, and a machine can boot within {boot} s"
-            );
+            let late =
+                format!("the answer to the status check was {age} s old, and a machine can boot within {boot} s");
             return Err(Refusal::PowerStateUnconfirmed(late).into());
         }
         Ok(DeviceCheck { kind, requested_at })
@@ -131,8 +115,8 @@ impl EvidenceReader<'_> {
     /// node's policy exclude it. Whether the node reports is not read.
     pub async fn is_not_withdrawn(&self, evidence: &str, node: &Incarnation) -> Result<bool, VerifyError> {
         let StoredEvidence { read, .. } = self.read_evidence(evidence).await?;
-        let enough = read.kind().grade()
-            >= self.checker.reader.cache.read().view().minimum_evidence_of_node(&node.name);
+        let enough =
+            read.kind().grade() >= self.checker.reader.cache.read().view().minimum_evidence_of_node(&node.name);
         Ok(enough && read.fields().check_ends_incarnation().is_ok() && read.node() == node)
     }
 
@@ -140,8 +124,8 @@ impl EvidenceReader<'_> {
     pub async fn read_evidence(&self, evidence: &str) -> Result<StoredEvidence, VerifyError> {
         let path = group_path(&format!("fenceevidences/{evidence}"));
         let raw = self.checker.reader.connection.send(Call::get(path)).await.map_err(VerifyError::Read)?;
-        let read = EvidenceRead::decode(evidence, &raw, self.checker.env.clock.wall())
-            .map_err(VerifyError::undecodable)?;
+        let read =
+            EvidenceRead::decode(evidence, &raw, self.checker.env.clock.wall()).map_err(VerifyError::undecodable)?;
         let whole: wire::Custom<FenceEvidenceSpec, FenceEvidenceStatus> =
             raw.decode().map_err(VerifyError::undecodable)?;
         Ok(StoredEvidence { read, samples: whole.spec.samples, corroborated: whole.spec.corroborated })

@@ -42,8 +42,7 @@ pub(super) fn check_host(
     template: &str,
     value: &str,
 ) -> Result<(), HostError> {
-    if spec.secret_parameters.is_empty() || !is_template(template) || MACHINE_PARAMETERS.contains(&parameter)
-    {
+    if spec.secret_parameters.is_empty() || !is_template(template) || MACHINE_PARAMETERS.contains(&parameter) {
         return Ok(());
     }
     if LOCATION_PARAMETERS.contains(&parameter) && is_part_alone(template) {
@@ -144,11 +143,7 @@ mod tests {
             ("fd00::2", false),
             ("", false),
         ] {
-            assert_eq!(
-                check_host(&spec(&ALLOWED), "ip", "{{.Node.Name}}", value).is_ok(),
-                allowed,
-                "{value}"
-            );
+            assert_eq!(check_host(&spec(&ALLOWED), "ip", "{{.Node.Name}}", value).is_ok(), allowed, "{value}");
         }
         assert!(
             check_host(&spec(&[]), "ip", "bmc-{{.Node.Name}}.example", "bmc-w1.example").is_err(),

@@ -47,9 +47,7 @@ fn templates(spec: &FenceDeviceSpec) -> impl Iterator<Item = &String> {
 pub(super) fn check_instance(spec: &FenceDeviceSpec, facts: &NodeFacts) -> Result<(), InstanceError> {
     let by_instance = templates(spec).any(|template| placeholders(template).any(instance::is_part));
     match &spec.agent {
-        Some(agent) if by_instance => {
-            instance::check_provider(agent, &facts.machine.provider_id, &facts.machine.node)
-        }
+        Some(agent) if by_instance => instance::check_provider(agent, &facts.machine.provider_id, &facts.machine.node),
         _ => Ok(()),
     }
 }
@@ -121,8 +119,7 @@ pub(super) fn check(
             of: |target| &target.provider_id,
         },
     ];
-    for IdentityRow { field, now, of, .. } in rows.into_iter().filter(|row| row.counts && !row.now.is_empty())
-    {
+    for IdentityRow { field, now, of, .. } in rows.into_iter().filter(|row| row.counts && !row.now.is_empty()) {
         if let Some(before) = own.map(of).filter(|before| is_another(before, now)) {
             let (before, now) = (before.to_owned(), now.to_owned());
             return Err(IdentityError::Changed { node: node(), field, before, now });
@@ -152,8 +149,7 @@ pub(super) fn recorded_identity(
         false => before,
     };
     let reported_uuid = &facts.machine.system_uuid;
-    let spelled =
-        MachineUuid::parse(reported_uuid).map_or_else(|| reported_uuid.to_string(), |uuid| uuid.to_string());
+    let spelled = MachineUuid::parse(reported_uuid).map_or_else(|| reported_uuid.to_string(), |uuid| uuid.to_string());
     let system_uuid = keep(sources.uses_system_uuid(reported_uuid), previous.system_uuid, &spelled);
     let provider_id = keep(sources.provider_id, previous.provider_id, &facts.machine.provider_id);
     let is_kept = !(system_uuid.is_empty() && provider_id.is_empty());
@@ -184,8 +180,7 @@ mod tests {
         }
     }
 
-    const BY_UUID: IdentitySources =
-        IdentitySources { system_uuid: true, compared: false, provider_id: false };
+    const BY_UUID: IdentitySources = IdentitySources { system_uuid: true, compared: false, provider_id: false };
 
     /// A kubelet that wrote another machine's systemUUID had that machine switched off.
     #[test]
@@ -208,18 +203,10 @@ mod tests {
             ("a neighbour's, and it is new", facts("w3", "u3", "B"), false),
             ("its own, and it is new", facts("w3", "u3", "D"), true),
             ("a neighbour's without dashes", facts("w3", "u3", "4c4c4544005236108052b4c04f4d3132"), false),
-            (
-                "a neighbour's with dashes elsewhere",
-                facts("w3", "u3", "4c4c454400523610-8052b4c04f4d3132"),
-                false,
-            ),
+            ("a neighbour's with dashes elsewhere", facts("w3", "u3", "4c4c454400523610-8052b4c04f4d3132"), false),
             ("a neighbour's, turned", facts("w3", "u3", "44454c4c-5200-1036-8052-b4c04f4d3132"), false),
             ("a neighbour's, and its Node was known", facts("w4", "u4", NEXT), false),
-            (
-                "its own, turned by a new kernel",
-                facts("w4", "u4", "44454C4C-5100-1036-8052-B4C04F4D3132"),
-                true,
-            ),
+            ("its own, turned by a new kernel", facts("w4", "u4", "44454C4C-5100-1036-8052-B4C04F4D3132"), true),
         ] {
             let result = check(BY_UUID, &facts, &recorded);
             assert_eq!(result.is_ok(), fine, "{what}: {result:?}");
@@ -236,9 +223,7 @@ mod tests {
     #[test]
     fn attack_two_nodes_with_the_same_identity_at_the_first_check_are_both_refused() {
         let recorded = [target("w1", "u1", "A"), target("w2", "u2", "A"), target("w3", "u3", "C")];
-        for (node, uid, uuid, fine) in
-            [("w1", "u1", "A", false), ("w2", "u2", "A", false), ("w3", "u3", "C", true)]
-        {
+        for (node, uid, uuid, fine) in [("w1", "u1", "A", false), ("w2", "u2", "A", false), ("w3", "u3", "C", true)] {
             assert_eq!(check(BY_UUID, &facts(node, uid, uuid), &recorded).is_ok(), fine, "{node}");
         }
     }
@@ -274,16 +259,13 @@ mod tests {
     /// neighbour's had that machine switched off by a device that has the neighbour's address.
     #[test]
     fn attack_redfish_refuses_a_node_with_the_system_uuid_of_another() {
-        let redfish =
-            IdentitySources::from_spec(&serde_json::from_value(json!({ "driver": "Redfish" })).unwrap());
+        let redfish = IdentitySources::from_spec(&serde_json::from_value(json!({ "driver": "Redfish" })).unwrap());
         let own = "4c4c4544-0051-3610-8052-b4c04f4d3132";
         let first = recorded_identity(redfish, &facts("w1", "u1", own), None, true);
         assert_eq!((first.node_uid.as_str(), first.system_uuid.as_str()), ("u1", own));
         let recorded = [TargetStatus { node: "w1".to_owned(), ..first }];
         assert!(check(redfish, &facts("w2", "u2", own), &recorded).is_err(), "a neighbour's");
-        assert!(
-            check(redfish, &facts("w1", "u1", "4c4c4544-0052-3610-8052-b4c04f4d3132"), &recorded).is_err()
-        );
+        assert!(check(redfish, &facts("w1", "u1", "4c4c4544-0052-3610-8052-b4c04f4d3132"), &recorded).is_err());
         // Makers ship many machines with this UUID, which a Redfish device does not treat as an identity.
         let everyone = "03000200-0400-0500-0006-000700080009";
         let first = recorded_identity(redfish, &facts("w1", "u1", everyone), None, true);

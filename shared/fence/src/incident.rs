@@ -6,8 +6,8 @@ use serde_json::json;
 
 use super::{StepContext, Target};
 use crate::api::{
-    Attempt, Condition, DesiredPower, FenceEvidenceSpec, FenceEvidenceStatus, NodeFenceSpec, NodeFenceStatus,
-    Phase, Trigger, TriggerCondition, group_path, new_object,
+    Attempt, Condition, DesiredPower, FenceEvidenceSpec, FenceEvidenceStatus, NodeFenceSpec, NodeFenceStatus, Phase,
+    Trigger, TriggerCondition, group_path, new_object,
 };
 use crate::client::{ApiError, Call, Method, WriteCall as _};
 use crate::model::{ConditionState, Rv};
@@ -24,17 +24,14 @@ use crate::wire;
 /// Returns whether the Node exists: without it no incident is opened, and one that is open goes on.
 pub(super) async fn still_lost(context: &StepContext<'_>, spec: &NodeFenceSpec) -> Result<bool, Outcome> {
     let QuorumRead { node, lease, .. } =
-        read_node_and_lease(context.writer.connection, context.env, &spec.node.name)
-            .await
-            .map_err(Outcome::Failed)?;
+        read_node_and_lease(context.writer.connection, context.env, &spec.node.name).await.map_err(Outcome::Failed)?;
     if node.as_ref().is_some_and(|read| *read.incarnation() != spec.node) {
         return Err(Outcome::Changed);
     }
     match spec.trigger.kind {
         Trigger::Person | Trigger::External => return Ok(node.is_some()),
         Trigger::Unhealthy => {
-            let cleared =
-                |trigger: &TriggerCondition| node.as_ref().is_some_and(|read| !has_condition(read, trigger));
+            let cleared = |trigger: &TriggerCondition| node.as_ref().is_some_and(|read| !has_condition(read, trigger));
             return if spec.trigger.condition.as_ref().is_some_and(cleared) {
                 Err(Outcome::Heard)
             } else {
@@ -70,12 +67,9 @@ pub(super) async fn write_fence_status(
     let body = json!({ "metadata": { "uid": target.fence.uid, "resourceVersion": rv }, "status": status });
     let path = group_path(&format!("nodefences/{}/status", target.fence.name));
     let answer = context.send(Call::write(Method::Merge, path, &body)).await?;
-    let only: wire::OnlyMeta =
-        answer.decode().map_err(|error| Outcome::Failed(ApiError::Undecodable(error)))?;
+    let only: wire::OnlyMeta = answer.decode().map_err(|error| Outcome::Failed(ApiError::Undecodable(error)))?;
     let next = only.metadata.as_ref().and_then(resource_version);
-    next.ok_or_else(|| {
-        Outcome::Failed(ApiError::Malformed("a NodeFence without a resourceVersion".to_owned()))
-    })
+    next.ok_or_else(|| Outcome::Failed(ApiError::Malformed("a NodeFence without a resourceVersion".to_owned())))
 }
 
 /// Sets the conditions that follow from the phase.

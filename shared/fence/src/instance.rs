@@ -106,11 +106,7 @@ fn provider_of(provider_id: &str) -> Option<(&'static Provider, Instance<'_>)> {
 
 /// The part that a placeholder names. `Ok(None)`: there is no such part. `Ok(Some(""))`: these instances do not have
 /// it.
-pub(super) fn lookup_part<'a>(
-    what: &str,
-    provider_id: &'a str,
-    node: &str,
-) -> Result<Option<&'a str>, InstanceError> {
+pub(super) fn lookup_part<'a>(what: &str, provider_id: &'a str, node: &str) -> Result<Option<&'a str>, InstanceError> {
     let form = || InstanceError::Form { node: node.to_owned() };
     let (_, instance) = provider_of(provider_id).ok_or_else(form)?;
     let part = match what.strip_prefix(".Instance.") {
@@ -196,13 +192,8 @@ fn gce(rest: &str) -> Option<Instance<'_>> {
     let [project, zone, id] = [parts.next()?, parts.next()?, parts.next()?];
     let (region, _) = zone.rsplit_once('-')?;
     let is_form = parts.next().is_none() && is_name(project, ".:-", 100) && is_label(zone) && is_label(id);
-    let instance = Instance {
-        id,
-        zone: Some(zone),
-        region: Some(region),
-        project: Some(project),
-        ..Instance::default()
-    };
+    let instance =
+        Instance { id, zone: Some(zone), region: Some(region), project: Some(project), ..Instance::default() };
     is_form.then_some(instance)
 }
 

@@ -84,8 +84,7 @@ mod taint;
 pub mod watchdog;
 
 pub use actions::{
-    FenceKey, FenceStepRequest, MonitorRequest, PolicyStatusUpdate, RemediationRequest, RemediationUpdate,
-    Step, Target,
+    FenceKey, FenceStepRequest, MonitorRequest, PolicyStatusUpdate, RemediationRequest, RemediationUpdate, Step, Target,
 };
 pub use address::device_address;
 pub use evidence::{EvidenceReader, StoredEvidence};

@@ -25,7 +25,8 @@ pub(super) fn lease_path(node: &str) -> String {
 /// Whether the permission was granted. Without it the Lease is not requested: each refusal would be logged as a fault
 /// by the API server's audit.
 async fn has_permission(context: &StepContext<'_>) -> bool {
-    let attributes = json!({ "namespace": NAMESPACE, "verb": "create", "group": "coordination.k8s.io", "resource": "leases" });
+    let attributes =
+        json!({ "namespace": NAMESPACE, "verb": "create", "group": "coordination.k8s.io", "resource": "leases" });
     let body = json!({
         "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
         "spec": { "resourceAttributes": attributes },
@@ -77,10 +78,8 @@ pub(super) async fn acquire(context: &StepContext<'_>, target: &Target) -> Resul
     if let Some(holder) = existing.as_ref().and_then(|lease| other_holder(lease, wall.as_second())) {
         return Ok(Some(holder).filter(|_| target.spec.trigger.kind != Trigger::External));
     }
-    let (collection, _) = lease_path(node)
-        .rsplit_once('/')
-        .map(|(all, one)| (all.to_owned(), one.to_owned()))
-        .unwrap_or_default();
+    let (collection, _) =
+        lease_path(node).rsplit_once('/').map(|(all, one)| (all.to_owned(), one.to_owned())).unwrap_or_default();
     let call = match existing.and_then(|lease| lease.metadata) {
         Some(meta) => Call::write(Method::Merge, lease_path(node), &body(Some(&meta), &now)),
         None => {

@@ -9,8 +9,8 @@ use super::orders::{ReadyDevice, Transport, device_path};
 use super::status_check::{ObjectSource, StatusCheck};
 use crate::MonitorRequest;
 use crate::api::{
-    Condition, DeviceDriver, FenceDeviceSpec, FenceDeviceStatus, IdentityCheck, IdentityMatch, Incarnation,
-    Power, Sample, TargetStatus,
+    Condition, DeviceDriver, FenceDeviceSpec, FenceDeviceStatus, IdentityCheck, IdentityMatch, Incarnation, Power,
+    Sample, TargetStatus,
 };
 use crate::client::{ApiError, Call, Method, WriteCall as _};
 use crate::outcome::Outcome;
@@ -62,9 +62,7 @@ fn summarize(targets: &[TargetStatus]) -> Result<String, (String, String)> {
             let problem = if problem.is_empty() { "LookFailed" } else { problem };
             Err((problem.to_owned(), format!("node {node}: {message}")))
         }
-        None if targets.is_empty() => {
-            Err(("NoNodes".to_owned(), "its nodeSelector selects no node".to_owned()))
-        }
+        None if targets.is_empty() => Err(("NoNodes".to_owned(), "its nodeSelector selects no node".to_owned())),
         None if targets.len() == 1 => Ok("1 node was checked".to_owned()),
         None => Ok(format!("{} nodes were checked", targets.len())),
     }
@@ -80,8 +78,7 @@ async fn check_node(
     let node = Incarnation { name: node.to_owned(), ..Incarnation::default() };
     let facts = context.checker.reader.read_facts(&node).await.map_err(Outcome::Failed)?;
     let order = context.checker.reader.prepare_order(device, &facts, Act::Look).await;
-    let previous =
-        read.status.iter().flat_map(|status| &status.targets).find(|target| target.node == node.name);
+    let previous = read.status.iter().flat_map(|status| &status.targets).find(|target| target.node == node.name);
     let sources = identity::IdentitySources::from_spec(&read.spec);
     let recorded = identity::recorded_identity(sources, &facts, previous, order.is_ok());
     let parameter_error = match &order {
@@ -118,17 +115,7 @@ async fn check_node(
     };
     let problem = problem.to_owned();
     let ClientAddresses { cidrs: clients, boot_id } = clients;
-    Ok(TargetStatus {
-        node: node.name,
-        power,
-        identity,
-        looked: at,
-        clients,
-        boot_id,
-        problem,
-        message,
-        ..recorded
-    })
+    Ok(TargetStatus { node: node.name, power, identity, looked: at, clients, boot_id, problem, message, ..recorded })
 }
 
 async fn write_status(
@@ -148,14 +135,7 @@ async fn write_status(
     let ready = Condition::transition(&before, "Ready", condition_status, &reason, &message, &at);
     let trusted = before.iter().find(|one| one.r#type == "Trusted").cloned();
     let trusted = trusted.unwrap_or_else(|| {
-        Condition::transition(
-            &[],
-            "Trusted",
-            "True",
-            "NeverContradicted",
-            "no evidence from it was contradicted",
-            &at,
-        )
+        Condition::transition(&[], "Trusted", "True", "NeverContradicted", "no evidence from it was contradicted", &at)
     });
     let status = FenceDeviceStatus {
         observed_generation: match request.is_complete {
@@ -168,9 +148,7 @@ async fn write_status(
     };
     let meta = json!({ "uid": read.metadata.uid, "resourceVersion": read.metadata.resource_version });
     let body = json!({ "metadata": meta, "status": status });
-    context
-        .send(Call::write(Method::Merge, format!("{}/status", device_path(&request.device)), &body))
-        .await?;
+    context.send(Call::write(Method::Merge, format!("{}/status", device_path(&request.device)), &body)).await?;
     context.record_changes(&request.device, read.metadata.uid.as_deref(), &before, &status.conditions);
     Ok(())
 }

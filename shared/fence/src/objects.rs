@@ -89,17 +89,10 @@ pub(super) fn object_kind(spec: &FenceDeviceSpec) -> Option<ObjectKind> {
         DeviceDriver::OpenShiftMachine => Some(ObjectKind::Machine(&machine::OPENSHIFT)),
         DeviceDriver::NodeClaim => Some(ObjectKind::Machine(&machine::KARPENTER)),
         DeviceDriver::BareMetalHost => Some(ObjectKind::Host),
-        DeviceDriver::External => {
-            spec.external.clone().map(|external| ObjectKind::External(Box::new(external)))
-        }
-        DeviceDriver::NetworkFence => {
-            spec.network_fence.clone().map(|class| ObjectKind::NetworkFence(Box::new(class)))
-        }
+        DeviceDriver::External => spec.external.clone().map(|external| ObjectKind::External(Box::new(external))),
+        DeviceDriver::NetworkFence => spec.network_fence.clone().map(|class| ObjectKind::NetworkFence(Box::new(class))),
         DeviceDriver::WatchdogLease => spec.watchdog_lease.as_ref().map(|lease| {
-            ObjectKind::Watchdog(Box::new(watchdog::AcceptedPromises::from_spec(
-                lease,
-                spec.timeouts.power_off,
-            )))
+            ObjectKind::Watchdog(Box::new(watchdog::AcceptedPromises::from_spec(lease, spec.timeouts.power_off)))
         }),
         DeviceDriver::Agent | DeviceDriver::Redfish | DeviceDriver::Manual => None,
     }
@@ -111,11 +104,7 @@ fn failed(message: impl Into<String>) -> DeviceError {
 
 /// Checks a segment of a path: with `..` or `?` in it, the request would read another object.
 fn name_in_path<'a>(field: &str, name: &'a str) -> Result<&'a str, DeviceError> {
-    if is_kubernetes_name(name) {
-        Ok(name)
-    } else {
-        Err(failed(format!("{field} {name:?} is not a valid name")))
-    }
+    if is_kubernetes_name(name) { Ok(name) } else { Err(failed(format!("{field} {name:?} is not a valid name"))) }
 }
 
 fn read_error(error: &ApiError) -> DeviceError {
@@ -161,11 +150,7 @@ async fn preferred_version(connection: &Connection, group: &str) -> Result<Strin
 }
 
 /// The plural name of a kind, as discovery lists it.
-async fn resource_name(
-    connection: &Connection,
-    api_version: &str,
-    kind: &str,
-) -> Result<String, DeviceError> {
+async fn resource_name(connection: &Connection, api_version: &str, kind: &str) -> Result<String, DeviceError> {
     let path = format!("/apis/{api_version}");
     let missing = || failed(not_served(&format!("{kind} of {api_version}")));
     let discovery = read_object(connection, &path).await.map_err(|error| match error {
@@ -224,9 +209,7 @@ pub(super) async fn carry_out(
             external::power_off(context, target, order, external, object).await
         }
         (ObjectKind::External(_), Act::On) => external::lift(context, object).await,
-        (ObjectKind::NetworkFence(class), Act::Off) => {
-            network::create_fence(context, target, class, object).await
-        }
+        (ObjectKind::NetworkFence(class), Act::Off) => network::create_fence(context, target, class, object).await,
         (ObjectKind::Watchdog(accepted), Act::Off) => {
             watchdog::revoke(context, order, accepted, object).await?;
             Ok(())
@@ -302,9 +285,7 @@ pub(super) async fn check_status(
     match (&order.kind, object) {
         (ObjectKind::Machine(_), Some(object)) => machine::check_status(connection, object).await,
         (ObjectKind::Host, object) => Box::pin(host::check_status(connection, order, object)).await,
-        (ObjectKind::External(external), Some(object)) => {
-            external::check_status(connection, external, object).await
-        }
+        (ObjectKind::External(external), Some(object)) => external::check_status(connection, external, object).await,
         (ObjectKind::NetworkFence(_), Some(object)) => network::check_status(connection, object).await,
         (ObjectKind::Watchdog(accepted), Some(object)) => {
             watchdog::check_status(checker, order, accepted, object).await

@@ -14,8 +14,8 @@ use super::render::{NodeFacts, RenderError, render};
 use super::secrets::{CONSENT, SecretObject, consents};
 use super::status_checker::QuorumReader;
 use crate::api::{
-    ActTime, DeviceDriver, DeviceRef, FenceDeviceSpec, FenceDeviceStatus, IdentityCheck, Incarnation,
-    PROTECTED, SecretParameter, group_path,
+    ActTime, DeviceDriver, DeviceRef, FenceDeviceSpec, FenceDeviceStatus, IdentityCheck, Incarnation, PROTECTED,
+    SecretParameter, group_path,
 };
 use crate::client::{ApiError, Call, read_secret};
 use crate::model::is_kubernetes_name;
@@ -148,9 +148,7 @@ impl QuorumReader<'_> {
         let text = |text: Option<String>| text.unwrap_or_default().into();
         let machine = Machine {
             node: node.name.as_str().into(),
-            system_uuid: text(
-                read.status.and_then(|status| status.node_info).and_then(|info| info.system_uuid),
-            ),
+            system_uuid: text(read.status.and_then(|status| status.node_info).and_then(|info| info.system_uuid)),
             provider_id: text(read.spec.and_then(|spec| spec.provider_id)),
         };
         let uid = meta.uid.unwrap_or_default();
@@ -171,10 +169,7 @@ impl QuorumReader<'_> {
         }
         // The labels of a node whose object is gone are unknown: the device was named for it.
         if facts.labels.as_ref().is_some_and(|labels| !spec.node_selector.matches(labels)) {
-            return Err(OrderError::NotForNode {
-                device: device.clone(),
-                node: facts.machine.node.to_string(),
-            });
+            return Err(OrderError::NotForNode { device: device.clone(), node: facts.machine.node.to_string() });
         }
         let ActTime(seconds) = match act {
             Act::Off => spec.timeouts.power_off,
@@ -190,20 +185,12 @@ impl QuorumReader<'_> {
                 .map(|target| ClientAddresses { cidrs: target.clients, boot_id: target.boot_id })
                 .unwrap_or_default();
             let (device, facts) = (device.clone(), facts.clone());
-            let order =
-                ObjectOrder { device, kind: by, namespaces: spec.namespaces, facts, clients, act, within };
-            return Ok(ReadyDevice {
-                driver,
-                check,
-                instance: None,
-                transport: Transport::Object(Box::new(order)),
-            });
+            let order = ObjectOrder { device, kind: by, namespaces: spec.namespaces, facts, clients, act, within };
+            return Ok(ReadyDevice { driver, check, instance: None, transport: Transport::Object(Box::new(order)) });
         }
         let reached = transport_driver(&spec).ok_or_else(|| OrderError::Manual(device.clone()))?;
         let node = &*facts.machine.node;
-        if let Some(key) =
-            spec.kubelet_settable_label(node).filter(|_| !identity::requires_match(&spec, facts))
-        {
+        if let Some(key) = spec.kubelet_settable_label(node).filter(|_| !identity::requires_match(&spec, facts)) {
             let (device, node, key) = (device.clone(), node.to_owned(), key.to_owned());
             return Err(OrderError::Label { device, node, key });
         }
@@ -262,8 +249,7 @@ impl QuorumReader<'_> {
         name: &str,
         key: &str,
     ) -> Result<Secret, OrderError> {
-        let wrong =
-            |why: String| OrderError::Secret { device: device.clone(), parameter: parameter.to_owned(), why };
+        let wrong = |why: String| OrderError::Secret { device: device.clone(), parameter: parameter.to_owned(), why };
         if !is_kubernetes_name(name) {
             return Err(wrong(format!("{name:?} is not a valid name of a Secret")));
         }

@@ -22,11 +22,7 @@ impl PreparedCall {
         }
     }
 
-    pub(super) async fn send(
-        self,
-        context: &StepContext<'_>,
-        target: &Target,
-    ) -> Result<Answer, DeviceError> {
+    pub(super) async fn send(self, context: &StepContext<'_>, target: &Target) -> Result<Answer, DeviceError> {
         match self {
             Self::Order(order) => context.checker.send_order(order).await,
             Self::Object(object) => objects::carry_out(context, target, &object.0, &object.1).await,
@@ -54,9 +50,9 @@ pub(super) async fn prepare(
             // An object that an earlier attempt recorded is used again: its Machine may be gone by now.
             let object = match recorded.find(|object| object.device == *device) {
                 Some(object) => object.clone(),
-                None => objects::resolve(&context.checker, &order, target).await.map_err(|source| {
-                    OrderError::Object { device: device.clone(), source: Box::new(source) }
-                })?,
+                None => objects::resolve(&context.checker, &order, target)
+                    .await
+                    .map_err(|source| OrderError::Object { device: device.clone(), source: Box::new(source) })?,
             };
             Ok(PreparedCall::Object(Box::new((order, object))))
         }

@@ -8,11 +8,7 @@ use crate::wire;
 
 /// Reads the node and its Lease, both by a quorum read (no resourceVersion).
 /// docs/assumptions.md: quorum-reads-are-current
-pub async fn read_node_and_lease(
-    connection: &Connection,
-    env: &Env,
-    node: &str,
-) -> Result<QuorumRead, ApiError> {
+pub async fn read_node_and_lease(connection: &Connection, env: &Env, node: &str) -> Result<QuorumRead, ApiError> {
     let requested_at = env.now();
     let (read, lease) = futures::future::join(
         connection.send(Call::get(format!("/api/v1/nodes/{node}"))),
@@ -20,16 +16,11 @@ pub async fn read_node_and_lease(
     )
     .await;
     let (read, lease) = (none_if_missing(read)?, none_if_missing(lease)?);
-    QuorumRead::decode(node, (requested_at, env.now()), read.as_ref(), lease.as_ref())
-        .map_err(ApiError::Undecodable)
+    QuorumRead::decode(node, (requested_at, env.now()), read.as_ref(), lease.as_ref()).map_err(ApiError::Undecodable)
 }
 
 /// Reads the node; returns the first read of its absence if it does not exist.
-pub async fn read_absence(
-    connection: &Connection,
-    env: &Env,
-    node: &str,
-) -> Result<Option<AbsenceRead>, ApiError> {
+pub async fn read_absence(connection: &Connection, env: &Env, node: &str) -> Result<Option<AbsenceRead>, ApiError> {
     Ok(AbsenceRead::from_read(read_node_and_lease(connection, env, node).await?))
 }
 

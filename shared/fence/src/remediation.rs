@@ -26,11 +26,7 @@ fn object_path(request: &RemediationRequest) -> String {
 }
 
 /// A merge patch replaces a list as a whole: the finalizers of others are read, and written unchanged.
-async fn set_finalizer(
-    context: &StepContext<'_>,
-    request: &RemediationRequest,
-    add: bool,
-) -> Result<(), Outcome> {
+async fn set_finalizer(context: &StepContext<'_>, request: &RemediationRequest, add: bool) -> Result<(), Outcome> {
     let raw = context.send(Call::get(object_path(request)).all_fields()).await?;
     let whole = raw.to_json().map_err(|error| Outcome::Failed(ApiError::Undecodable(error)))?;
     if whole.pointer("/metadata/uid").and_then(Value::as_str) != Some(&request.uid.to_string()) {

@@ -121,11 +121,7 @@ mod tests {
 
     fn facts() -> NodeFacts {
         NodeFacts {
-            machine: Machine {
-                node: "w1".into(),
-                system_uuid: "4c4c4544".into(),
-                provider_id: Default::default(),
-            },
+            machine: Machine { node: "w1".into(), system_uuid: "4c4c4544".into(), provider_id: Default::default() },
             labels: Some([(RACK.to_owned(), "7".to_owned())].into()),
             uid: "uid-w1".to_owned(),
             incarnation: Incarnation::default(),
@@ -156,8 +152,7 @@ mod tests {
             let error = render(template, &facts()).unwrap_err().to_string();
             assert!(error.contains(part) && error.contains("{{.Node"), "{error}");
         }
-        let gone =
-            NodeFacts::for_missing_node(&Incarnation { name: "w1".to_owned(), ..Incarnation::default() });
+        let gone = NodeFacts::for_missing_node(&Incarnation { name: "w1".to_owned(), ..Incarnation::default() });
         assert_eq!(render("{{.Node.Name}}", &gone).as_deref(), Ok("w1"));
         assert!(
             render("{{.Node.Label \"node-restriction.kubernetes.io/rack\"}}", &gone).is_err(),
@@ -182,10 +177,7 @@ mod tests {
             let rendered = render(&format!("{{{{.Node.Label \"{key}\"}}}}"), &facts);
             assert_eq!(rendered.is_ok(), protected, "{key}: {rendered:?}");
             if !protected {
-                assert!(
-                    rendered.unwrap_err().to_string().contains("below node-restriction.kubernetes.io/"),
-                    "{key}"
-                );
+                assert!(rendered.unwrap_err().to_string().contains("below node-restriction.kubernetes.io/"), "{key}");
             }
         }
     }
@@ -194,30 +186,15 @@ mod tests {
     #[test]
     fn attack_a_value_from_a_node_must_be_one_word() {
         let long = "a".repeat(254);
-        let evil = [
-            "x; reboot",
-            "$(id)",
-            "a b",
-            "a\nb",
-            "a@evil.example",
-            "evil?",
-            "#",
-            "a\u{202e}b",
-            "é",
-            "'",
-            "%2f",
-            &long,
-        ];
+        let evil =
+            ["x; reboot", "$(id)", "a b", "a\nb", "a@evil.example", "evil?", "#", "a\u{202e}b", "é", "'", "%2f", &long];
         for value in evil {
             let mut facts = facts();
             facts.machine.system_uuid = value.into();
             facts.machine.provider_id = value.into();
             facts.labels.as_mut().unwrap().insert(RACK.to_owned(), value.to_owned());
-            for what in [
-                ".Node.SystemUUID",
-                ".Node.ProviderID",
-                ".Node.Label \"node-restriction.kubernetes.io/rack\"",
-            ] {
+            for what in [".Node.SystemUUID", ".Node.ProviderID", ".Node.Label \"node-restriction.kubernetes.io/rack\""]
+            {
                 let error = render(&format!("plug-{{{{{what}}}}}"), &facts).unwrap_err().to_string();
                 assert!(error.contains("is not one word") && !error.contains(value), "{error}");
             }

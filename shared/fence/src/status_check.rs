@@ -8,8 +8,7 @@ use super::orders::{OrderError, ReadyDevice, Transport};
 use super::render::NodeFacts;
 use super::status_checker::StatusChecker;
 use crate::api::{
-    Corroborated, DeviceRef, FenceEvidenceKind, IdentityCheck, Incarnation, Sample, TargetObject,
-    evidence_kind_of,
+    Corroborated, DeviceRef, FenceEvidenceKind, IdentityCheck, Incarnation, Sample, TargetObject, evidence_kind_of,
 };
 use crate::clock::Mono;
 use crate::transport::{Act, Answer, DeviceError, Identity, Order, Power};
@@ -72,11 +71,7 @@ impl StatusChecker<'_> {
         StatusCheck { check, off_ambiguity, problem, sample, requested_at }
     }
 
-    async fn check_object(
-        &self,
-        order: &ObjectOrder,
-        recorded: ObjectSource<'_>,
-    ) -> Result<Answer, DeviceError> {
+    async fn check_object(&self, order: &ObjectOrder, recorded: ObjectSource<'_>) -> Result<Answer, DeviceError> {
         let object = match recorded {
             ObjectSource::Recorded(Some(object)) => Some(object),
             ObjectSource::MonitorOnly => None,
@@ -108,23 +103,18 @@ impl StatusChecker<'_> {
     ) -> Result<(FenceEvidenceKind, Mono), String> {
         let began = self.env.now();
         let facts = self.reader.read_facts(node).await.map_err(|error| crate::record::error_chain(&error))?;
-        let devices: std::collections::BTreeSet<_> =
-            samples.iter().map(|sample| sample.device.clone()).collect();
+        let devices: std::collections::BTreeSet<_> = samples.iter().map(|sample| sample.device.clone()).collect();
         let devices: Vec<_> = devices.into_iter().collect();
         let objects: Vec<_> = samples.iter().filter_map(|sample| sample.object.clone()).collect();
         let checks = self.check_devices(&devices, &facts, &objects);
         let (checks, corroboration) =
-            futures::future::join(checks, Box::pin(self.recheck_corroboration(corroborated, &node.name)))
-                .await;
+            futures::future::join(checks, Box::pin(self.recheck_corroboration(corroborated, &node.name))).await;
         let requested_at = checks.iter().map(|check| check.requested_at).min();
         // Second facts may be as old as the whole check.
         let requested_at = requested_at.filter(|_| corroborated.is_empty()).unwrap_or(began);
         let device_samples: Vec<_> = checks
             .into_iter()
-            .map(|StatusCheck { check, sample, .. }| DeviceSamples {
-                check,
-                samples: vec![sample.clone(), sample],
-            })
+            .map(|StatusCheck { check, sample, .. }| DeviceSamples { check, samples: vec![sample.clone(), sample] })
             .collect();
         let verified = super::aggregate::aggregate_samples(Act::Off, &device_samples, None);
         if verified.power != Power::Off {

@@ -35,8 +35,8 @@ use super::storage;
 use super::taint::{self, RemovalReason};
 use super::{FenceStepRequest, Step, StepContext, Target, incident_name};
 use crate::api::{
-    DeviceRef, FenceEvidenceSpec, Gate, NodeFenceSpec, NodeFenceStatus, Phase, Power, Verified,
-    evidence_kind_of, group_path, new_object,
+    DeviceRef, FenceEvidenceSpec, Gate, NodeFenceSpec, NodeFenceStatus, Phase, Power, Verified, evidence_kind_of,
+    group_path, new_object,
 };
 use crate::client::{Call, Method, WriteCall as _};
 use crate::outcome::Outcome;
@@ -66,13 +66,7 @@ pub async fn execute_step(context: &StepContext<'_>, request: &FenceStepRequest)
         Step::Untaint(target) => {
             let removed = match clean_up_if_over(context, target).await {
                 Ok(()) => {
-                    taint::remove(
-                        context,
-                        &target.spec.node,
-                        &target.fence.name,
-                        RemovalReason::NewIncarnation,
-                    )
-                    .await
+                    taint::remove(context, &target.spec.node, &target.fence.name, RemovalReason::NewIncarnation).await
                 }
                 error => error,
             };
@@ -216,11 +210,7 @@ fn truncate(text: &mut String, most: usize) {
 }
 
 /// Another operator holds the node's medik8s Lease: that is recorded as a gate, and the step is repeated.
-async fn record_lease_holder(
-    context: &StepContext<'_>,
-    target: &Target,
-    holder: &str,
-) -> Result<(), Outcome> {
+async fn record_lease_holder(context: &StepContext<'_>, target: &Target, holder: &str) -> Result<(), Outcome> {
     let mut desired = (*target.status).clone();
     desired.attempts.pop();
     desired.phase = if desired.attempts.is_empty() { Phase::Pending } else { Phase::Fencing };
@@ -249,14 +239,11 @@ async fn record_not_started(
 /// the same.
 async fn prove(context: &StepContext<'_>, target: &Target) -> Result<(), Outcome> {
     let last = target.status.attempts.last().ok_or(Outcome::Changed)?;
-    let verified =
-        last.verified.as_ref().filter(|verified| verified.power == Power::Off && act_of(last) == Act::Off);
+    let verified = last.verified.as_ref().filter(|verified| verified.power == Power::Off && act_of(last) == Act::Off);
     let Some(verified) = verified else { return Err(Outcome::Changed) };
     let node = &target.spec.node;
     let QuorumRead { node: read, lease, .. } =
-        read_node_and_lease(context.writer.connection, context.env, &node.name)
-            .await
-            .map_err(Outcome::Failed)?;
+        read_node_and_lease(context.writer.connection, context.env, &node.name).await.map_err(Outcome::Failed)?;
     if read.is_some_and(|read| *read.incarnation() != *node) {
         return Err(Outcome::Changed);
     }

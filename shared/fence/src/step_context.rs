@@ -72,9 +72,7 @@ impl<'a> StepContext<'a> {
         loop {
             let now = self.env.now();
             let term = self.writer.leadership.term(now).ok_or(Outcome::NotLeader)?;
-            if let Some(done) =
-                self.env.timeout_at(term.ends().min(now + TERM_CHECK_INTERVAL), work.as_mut()).await
-            {
+            if let Some(done) = self.env.timeout_at(term.ends().min(now + TERM_CHECK_INTERVAL), work.as_mut()).await {
                 return Ok(done);
             }
         }

@@ -27,8 +27,7 @@ pub(super) fn why_uncovered(act: Act, orders: &[(DeviceRef, PreparedCall)]) -> O
 /// does not matter here: if the kubelet renews its Lease, [`still_lost`] fails before the evidence is created, and
 /// nothing is contradicted.
 pub(super) async fn prove(context: &StepContext<'_>, target: &Target) -> Result<(), Outcome> {
-    let last =
-        target.status.attempts.last().filter(|last| last.has_fenced_storage()).ok_or(Outcome::Changed)?;
+    let last = target.status.attempts.last().filter(|last| last.has_fenced_storage()).ok_or(Outcome::Changed)?;
     let verified = last.verified.as_ref().ok_or(Outcome::Changed)?;
     let node = &target.spec.node;
     still_lost(context, &target.spec).await?;

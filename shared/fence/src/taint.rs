@@ -58,9 +58,7 @@ pub(super) async fn add(
     let whole = read(context, &node.name).await?;
     let whole = WholeNode::new(&node.name, &whole);
     match proof::taint_out_of_service(proved, &whole, fence, context.env.clock.wall()) {
-        Ok((request, expires)) => {
-            context.writer.send(Call::permitted(request), Some(expires)).await.map(drop)
-        }
+        Ok((request, expires)) => context.writer.send(Call::permitted(request), Some(expires)).await.map(drop),
         Err(TaintRefusal::WrongEvidence) => Err(Outcome::Changed),
         Err(TaintRefusal::Ready) => Err(Outcome::Heard),
         Err(TaintRefusal::AlreadyTainted) => Ok(()),
@@ -98,8 +96,7 @@ pub(super) async fn remove(
     }
     taints.retain(|taint| !is_own(taint));
     let (uid, version) = (whole.incarnation().uid, whole.version());
-    let body =
-        json!({ "metadata": { "uid": uid, "resourceVersion": version }, "spec": { "taints": taints } });
+    let body = json!({ "metadata": { "uid": uid, "resourceVersion": version }, "spec": { "taints": taints } });
     let path = format!("/api/v1/nodes/{}", node.name);
     let permitted = whole.permit_kept_taints(body.clone());
     let call = permitted.map_or_else(|| Call::write(Method::Patch, path, &body), Call::permitted);

@@ -175,8 +175,7 @@ fn answer(fixture: &Fixture, request: &Received, leases: &Mutex<usize>) -> ApiAn
         ("GET", _) => ApiAnswer::not_found(),
         ("POST", _) => ApiAnswer::with_code(201, &json!({ "metadata": { "resourceVersion": "1" } })),
         ("PATCH", _) => {
-            let rv =
-                request.json()["metadata"]["resourceVersion"].as_str().and_then(|rv| rv.parse::<u64>().ok());
+            let rv = request.json()["metadata"]["resourceVersion"].as_str().and_then(|rv| rv.parse::<u64>().ok());
             ApiAnswer::json(&json!({ "metadata": { "resourceVersion": (rv.unwrap_or(0) + 1).to_string() } }))
         }
         _ => ApiAnswer::not_found(),
@@ -246,8 +245,7 @@ impl Harness {
             "this-process".to_owned(),
         );
         let _until = tokio::time::timeout(Duration::from_secs(1), write).await;
-        let events =
-            self.api.requests().into_iter().filter(|request| request.path.ends_with("fencing/events"));
+        let events = self.api.requests().into_iter().filter(|request| request.path.ends_with("fencing/events"));
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         events
             .map(|request| request.json())
@@ -310,13 +308,8 @@ fn bmc() -> DeviceRef {
 }
 
 fn tried(act: &str) -> NodeFenceStatus {
-    let attempt = Attempt {
-        id: 1,
-        act: act.parse().unwrap(),
-        devices: vec![bmc()],
-        within_seconds: 60,
-        ..Attempt::default()
-    };
+    let attempt =
+        Attempt { id: 1, act: act.parse().unwrap(), devices: vec![bmc()], within_seconds: 60, ..Attempt::default() };
     NodeFenceStatus { phase: Phase::Fencing, attempts: vec![attempt], ..NodeFenceStatus::default() }
 }
 
@@ -324,12 +317,8 @@ fn checked_status(power: &str) -> NodeFenceStatus {
     let mut status = tried("off");
     let sample = crate::api::Sample { device: bmc(), power: power.parse().unwrap(), ..Default::default() };
     let lease_renewed = Some("2026-01-01T00:00:07Z".to_owned());
-    status.attempts[0].verified = Some(Verified {
-        power: power.parse().unwrap(),
-        samples: vec![sample],
-        lease_renewed,
-        ..Verified::default()
-    });
+    status.attempts[0].verified =
+        Some(Verified { power: power.parse().unwrap(), samples: vec![sample], lease_renewed, ..Verified::default() });
     (status.phase, status.evidence) = (Phase::Fenced, Some("n-1".to_owned()));
     status
 }
@@ -372,8 +361,7 @@ async fn the_intent_is_written_before_the_order_is_sent_and_the_answer_after_it(
     let harness = harness(Fixture::default(), |_, _| answer_with(Power::Off));
     harness.assert_outcome(Step::Attempt(target(tried("off"))), "written").await;
     assert_eq!(harness.log(), [STATUS, "device off", STATUS]);
-    let writes: Vec<_> =
-        harness.api.requests().into_iter().filter(|request| request.method == "PATCH").collect();
+    let writes: Vec<_> = harness.api.requests().into_iter().filter(|request| request.method == "PATCH").collect();
     assert_eq!(writes[0].json()["metadata"]["resourceVersion"], "20");
     assert_eq!(writes[1].json()["metadata"]["resourceVersion"], "21", "at the version that the intent made");
     assert_eq!(writes[0].json()["status"]["attempts"][0].get("outcome"), None);
@@ -441,8 +429,7 @@ async fn attack_a_device_outside_the_fencing_namespaces_is_not_read() {
     let outcome = harness.written("nodefences")["status"]["attempts"][0]["outcome"].clone();
     let way_out = "add it to --fencing-namespaces (chart: controllers.fencing.namespaces)";
     assert!(outcome.as_str().unwrap().contains(way_out), "{outcome}");
-    let read =
-        harness.api.requests().into_iter().find(|request| request.path.contains("/namespaces/fencing/"));
+    let read = harness.api.requests().into_iter().find(|request| request.path.contains("/namespaces/fencing/"));
     assert!(read.is_none(), "{read:?}");
 }
 
@@ -460,8 +447,7 @@ async fn attack_a_password_among_the_parameters_is_not_used() {
     ] {
         let mut spec = device();
         spec["spec"]["parameters"][parameter] = json!("hunter3");
-        let harness =
-            harness(Fixture { device: Some(spec), ..Fixture::default() }, |_, _| answer_with(Power::Off));
+        let harness = harness(Fixture { device: Some(spec), ..Fixture::default() }, |_, _| answer_with(Power::Off));
         harness.assert_outcome(Step::Attempt(target(tried("off"))), "written").await;
         assert_eq!(harness.devices.orders.lock().len(), usize::from(used), "{parameter}");
         let attempt = harness.written("nodefences")["status"]["attempts"][0].to_string();
@@ -478,17 +464,13 @@ async fn two_checks_five_seconds_apart_without_a_lease_renewal_verify_off() {
     assert!(harness.env.now().since(began) >= Verified::MIN_INTERVAL);
     assert_eq!(harness.log(), ["device look", "device look", STATUS]);
     let verified = harness.verified();
-    assert_eq!(
-        (&verified["power"], &verified["leaseRenewed"]),
-        (&json!("Off"), &json!("2026-01-01T00:00:07Z"))
-    );
+    assert_eq!((&verified["power"], &verified["leaseRenewed"]), (&json!("Off"), &json!("2026-01-01T00:00:07Z")));
     assert_eq!(verified["samples"].as_array().unwrap().len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_renewal_between_the_checks_marks_the_device_as_a_mismatch() {
-    let fixture =
-        Fixture { renewed: Arc::new(|number| if number == 0 { 7 } else { 17 }), ..Fixture::default() };
+    let fixture = Fixture { renewed: Arc::new(|number| if number == 0 { 7 } else { 17 }), ..Fixture::default() };
     let harness = harness(fixture, |_, _| answer_with(Power::Off));
     harness.assert_outcome(Step::Look(target(tried("off"))), "written").await;
     let verified = harness.verified();
@@ -519,9 +501,7 @@ async fn bug_a_lease_garbage_collected_between_the_checks_counted_as_renewed() {
         assert_eq!(harness.verified()["power"], power, "renewed meanwhile: {renewed_meanwhile}");
     }
     let fixture = Fixture {
-        first: Arc::new(|request| {
-            request.path.contains("/kube-node-lease/leases/").then(ApiAnswer::not_found)
-        }),
+        first: Arc::new(|request| request.path.contains("/kube-node-lease/leases/").then(ApiAnswer::not_found)),
         ..Fixture::default()
     };
     let harness = harness(fixture, |_, _| None);
@@ -565,9 +545,8 @@ async fn the_interval_is_five_seconds_if_the_lease_expired_before() {
 
 #[tokio::test(start_paused = true)]
 async fn a_power_supply_that_flaps_does_not_verify_off() {
-    let harness = harness(Fixture::default(), |_, number| {
-        answer_with(if number == 0 { Power::Off } else { Power::On })
-    });
+    let harness =
+        harness(Fixture::default(), |_, number| answer_with(if number == 0 { Power::Off } else { Power::On }));
     harness.run_step(Step::Look(target(tried("off")))).await;
     let verified = harness.verified();
     assert_eq!(verified["power"], "On");
@@ -694,10 +673,7 @@ async fn a_contradiction_invalidates_the_evidence_before_it_marks_the_devices() 
     let conditions = harness.written("fencedevices")["status"]["conditions"].clone();
     let condition = |at: usize| (conditions[at]["type"].clone(), conditions[at]["status"].clone());
     assert_eq!(conditions.as_array().unwrap().len(), 2, "{conditions}");
-    assert_eq!(
-        (condition(0), condition(1)),
-        ((json!("Answers"), json!("True")), (json!("Trusted"), json!("False")))
-    );
+    assert_eq!((condition(0), condition(1)), ((json!("Answers"), json!("True")), (json!("Trusted"), json!("False"))));
     let meant = harness.written("fenceevidences")["metadata"].clone();
     let read = &proof(false)["metadata"];
     assert_eq!((&meant["uid"], &meant["resourceVersion"]), (&read["uid"], &read["resourceVersion"]));
@@ -797,8 +773,7 @@ async fn an_event_follows_the_write_of_a_changed_condition_and_no_other() {
         let condition = json!({ "type": "Ready", "status": ready, "reason": reason, "message": "",
             "lastTransitionTime": "2026-01-01T00:00:00Z" });
         let spec = json!({ "spec": device()["spec"], "status": { "conditions": [condition] } });
-        let harness =
-            harness(Fixture { device: Some(spec), ..Fixture::default() }, move |_, _| answer_with(power));
+        let harness = harness(Fixture { device: Some(spec), ..Fixture::default() }, move |_, _| answer_with(power));
         assert_eq!(harness.run_monitor(&monitor_request(&["n"], true)).await.name(), "written");
         harness.events().await.into_iter().map(|(_, reason)| reason).collect::<Vec<_>>()
     };
@@ -808,9 +783,8 @@ async fn an_event_follows_the_write_of_a_changed_condition_and_no_other() {
     assert_eq!(events_after("LoginDenied", Power::Unknown).await, ["PowerUnknown"], "another thing is wrong");
     assert_eq!(events_after("PowerUnknown", Power::Unknown).await, [""; 0]);
     // A change that could not be written is recorded when it is.
-    let refused: First = Arc::new(|request| {
-        (request.method == "PATCH").then(|| ApiAnswer::with_code(409, &json!({ "code": 409 })))
-    });
+    let refused: First =
+        Arc::new(|request| (request.method == "PATCH").then(|| ApiAnswer::with_code(409, &json!({ "code": 409 }))));
     let harness = harness(Fixture { first: refused, ..Fixture::default() }, |_, _| answer_with(Power::On));
     assert_ne!(harness.run_monitor(&monitor_request(&["n"], true)).await.name(), "written");
     assert_eq!(harness.events().await, []);
@@ -849,9 +823,7 @@ async fn bug_a_contradiction_removed_the_taint_although_other_evidence_held() {
 fn a_step_has_a_target_except_open() {
     assert_eq!(Step::Open(Box::new(spec())).target(), None);
     let target = target(tried("off"));
-    for step in
-        [Step::Write, Step::Attempt, Step::Look, Step::Prove, Step::Taint, Step::Untaint, Step::Contradict]
-    {
+    for step in [Step::Write, Step::Attempt, Step::Look, Step::Prove, Step::Taint, Step::Untaint, Step::Contradict] {
         assert_eq!(step(target.clone()).target(), Some(&target));
     }
 }

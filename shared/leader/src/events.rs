@@ -87,17 +87,14 @@ impl InvolvedObject {
         let our_api_version = format!("{GROUP}/{VERSION}");
         let (api_version, kind, namespace, uid) = match self {
             Self::Pod(pod) => ("v1", "Pod", Some(&pod.namespace), &pod.uid),
-            Self::Budget(budget) => {
-                ("policy/v1", "PodDisruptionBudget", Some(&budget.namespace), &budget.uid)
-            }
+            Self::Budget(budget) => ("policy/v1", "PodDisruptionBudget", Some(&budget.namespace), &budget.uid),
             // As in kube-controller-manager's node controllers: the node's UID. (Kubelets use its name; `kubectl describe`
             // searches for both.)
             Self::Node(node) => ("v1", "Node", None, &node.uid),
             Self::Device(device) => (&*our_api_version, "FenceDevice", Some(&device.namespace), &device.uid),
             Self::Volume(volume) => ("v1", "PersistentVolume", None, &volume.uid),
         };
-        let mut reference =
-            json!({ "apiVersion": api_version, "kind": kind, "name": self.name(), "uid": uid });
+        let mut reference = json!({ "apiVersion": api_version, "kind": kind, "name": self.name(), "uid": uid });
         if let Some(namespace) = namespace {
             reference["namespace"] = json!(&**namespace);
         }
@@ -294,8 +291,7 @@ impl Recorder {
     }
 
     fn call(&self, recorded: &PendingEvent, component: &'static str, instance: &str) -> Call {
-        let PendingEvent { event: Event { reporter, object, kind, reason, code, message }, related, at } =
-            recorded;
+        let PendingEvent { event: Event { reporter, object, kind, reason, code, message }, related, at } = recorded;
         let component = match reporter {
             ReportingController::Own => component,
             ReportingController::Upstream(controller) => controller,

@@ -147,11 +147,7 @@ impl Leadership {
     /// A leadership without a leader yet.
     #[must_use]
     pub fn none() -> Arc<Self> {
-        Arc::new(Self {
-            term: Mutex::default(),
-            notifier: Mutex::default(),
-            predecessor_renewed_at: Mutex::default(),
-        })
+        Arc::new(Self { term: Mutex::default(), notifier: Mutex::default(), predecessor_renewed_at: Mutex::default() })
     }
 
     /// A leadership without election: this process always leads.
@@ -316,8 +312,7 @@ impl Elector {
 
     /// Releases the Lease, so that the next leader need not wait. Call it only after the last write has ended.
     pub async fn release(&mut self) {
-        let Some(observed) = self.observed.clone().filter(|observed| observed.holder == self.config.identity)
-        else {
+        let Some(observed) = self.observed.clone().filter(|observed| observed.holder == self.config.identity) else {
             return;
         };
         let mut spec = self.spec(observed.transitions);
@@ -383,8 +378,7 @@ impl Elector {
 
     /// Logs a message, at most once a minute for each topic. The message itself has numbers that change.
     fn log(&mut self, now: Mono, topic: String, message: &str) {
-        let is_due =
-            self.logged.as_ref().is_none_or(|(last, at)| *last != topic || now.since(*at) >= LOG_INTERVAL);
+        let is_due = self.logged.as_ref().is_none_or(|(last, at)| *last != topic || now.since(*at) >= LOG_INTERVAL);
         if is_due {
             tracing::info!(lease = %self.config.name, namespace = %self.config.namespace, "{message}");
             self.logged = Some((topic, now));
@@ -470,7 +464,8 @@ impl Elector {
     async fn write(&self, observed: &Observed, spec: &Value) -> Result<wire::Lease, ApiError> {
         let mut body = json!({ "metadata": { "resourceVersion": observed.version }, "spec": spec });
         if let Some(user) = self.user.get() {
-            body["metadata"]["annotations"] = json!({ LEADER_ANNOTATION: format!("{} {} user={user}", self.config.identity, self.settings) });
+            body["metadata"]["annotations"] =
+                json!({ LEADER_ANNOTATION: format!("{} {} user={user}", self.config.identity, self.settings) });
         }
         let path = format!("{}/{}", self.config.collection(), self.config.name);
         let call = Call::write(Method::Patch, path, &body).with_deadline(self.call_deadline());
@@ -487,8 +482,7 @@ impl Elector {
             "metadata": { "name": self.config.name, "namespace": self.config.namespace },
             "spec": spec,
         });
-        let call =
-            Call::write(Method::Post, self.config.collection(), &body).with_deadline(self.call_deadline());
+        let call = Call::write(Method::Post, self.config.collection(), &body).with_deadline(self.call_deadline());
         let lease = self.connection.send(call).await?.decode().map_err(ApiError::Undecodable)?;
         self.set_observed(lease);
         Ok(Attempt::Held(sent))

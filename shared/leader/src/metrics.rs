@@ -4,8 +4,8 @@
 //! `namespace` label is part of its interface.
 
 use prometheus::{
-    Encoder, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
-    Registry, TextEncoder,
+    Encoder, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    TextEncoder,
 };
 
 use crate::outcome::VerifyError;
@@ -183,21 +183,17 @@ impl AuthorityMetrics {
             Ok(metric)
         };
         // Prometheus computes an increase only for a series that was there before, so each series starts at zero.
-        let counter =
-            |name: &str, help: &str, label: &str, values: &[&str]| -> Result<IntCounterVec, MetricsError> {
-                let metric = IntCounterVec::new(Opts::new(name, help), &[label])?;
-                registry.register(Box::new(metric.clone()))?;
-                for value in values {
-                    metric.with_label_values(&[*value]);
-                }
-                Ok(metric)
-            };
+        let counter = |name: &str, help: &str, label: &str, values: &[&str]| -> Result<IntCounterVec, MetricsError> {
+            let metric = IntCounterVec::new(Opts::new(name, help), &[label])?;
+            registry.register(Box::new(metric.clone()))?;
+            for value in values {
+                metric.with_label_values(&[*value]);
+            }
+            Ok(metric)
+        };
         Ok(Self {
             queued: gauge("pod_safety_authority_queued_intents", "Intents that wait for their turn.")?,
-            in_flight: gauge(
-                "pod_safety_authority_intents_in_flight",
-                "Intents that are being carried out.",
-            )?,
+            in_flight: gauge("pod_safety_authority_intents_in_flight", "Intents that are being carried out.")?,
             outcomes: counter(
                 "pod_safety_authority_outcomes_total",
                 "Intents carried out, by outcome.",
@@ -288,16 +284,12 @@ impl QueueMetrics {
             registry.register(Box::new(metric.clone()))?;
             Ok(metric)
         };
-        let depth =
-            IntGaugeVec::new(Opts::new("workqueue_depth", "Keys that wait for a decision."), &["name"])?;
+        let depth = IntGaugeVec::new(Opts::new("workqueue_depth", "Keys that wait for a decision."), &["name"])?;
         registry.register(Box::new(depth.clone()))?;
         Ok(Self {
             depth,
             adds: counter("workqueue_adds_total", "Keys that were queued for a decision.")?,
-            retries: counter(
-                "workqueue_retries_total",
-                "Keys that are decided again because an act failed.",
-            )?,
+            retries: counter("workqueue_retries_total", "Keys that are decided again because an act failed.")?,
             waited: histogram("workqueue_queue_duration_seconds", "How long keys waited for a decision.")?,
             worked: histogram("workqueue_work_duration_seconds", "How long a decision about a key took.")?,
         })

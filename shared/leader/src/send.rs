@@ -55,11 +55,7 @@ pub struct WriteContext<'a> {
 
 impl WriteContext<'_> {
     /// See [`send`].
-    pub fn send(
-        &self,
-        call: Call,
-        expires: Option<Mono>,
-    ) -> impl Future<Output = Result<Raw, Outcome>> + Send {
+    pub fn send(&self, call: Call, expires: Option<Mono>) -> impl Future<Output = Result<Raw, Outcome>> + Send {
         send(self.connection, self.env, self.leadership, call, expires)
     }
 

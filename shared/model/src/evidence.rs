@@ -116,9 +116,7 @@ impl FenceEvidenceKind {
             Self::Decommissioned => "has no Machine any more",
             Self::InstanceStopped => "is an instance that its provider stopped",
             Self::InstanceGone => "is an instance that its provider terminated",
-            Self::WatchdogLease => {
-                "lost the grant of its agent: its pods have ended, or its watchdog reset it"
-            }
+            Self::WatchdogLease => "lost the grant of its agent: its pods have ended, or its watchdog reset it",
             Self::Remediated => "is fenced, as another remediator says",
             Self::StorageFenced => "is cut off from its storage",
             Self::OperatorConfirmed => "is off, as a person confirmed",

@@ -30,8 +30,7 @@ struct PackedLabels {
 
 impl PackedLabels {
     fn pair_at(&self, [key, value, end]: [u16; 3]) -> (&str, &str) {
-        let slice =
-            |from: u16, to: u16| self.text.get(usize::from(from)..usize::from(to)).unwrap_or_default();
+        let slice = |from: u16, to: u16| self.text.get(usize::from(from)..usize::from(to)).unwrap_or_default();
         (slice(key, value), slice(value, end))
     }
 }
@@ -101,9 +100,7 @@ impl<K: Into<Box<str>>, V: Into<Box<str>>> FromIterator<(K, V)> for Labels {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadSelector {
     /// An unknown operator.
-    #[error(
-        "matchExpressions of key {key:?}: operator {operator:?} is none of In, NotIn, Exists and DoesNotExist"
-    )]
+    #[error("matchExpressions of key {key:?}: operator {operator:?} is none of In, NotIn, Exists and DoesNotExist")]
     Operator {
         /// The key of the requirement.
         key: Box<str>,
@@ -206,9 +203,7 @@ impl Requirement {
     fn matches(&self, labels: &Labels) -> bool {
         match (&self.predicate, labels.get(&self.key)) {
             (Predicate::In(values), Some(value)) => values.contains(value),
-            (Predicate::In(_), None) | (Predicate::DoesNotExist, Some(_)) | (Predicate::Exists, None) => {
-                false
-            }
+            (Predicate::In(_), None) | (Predicate::DoesNotExist, Some(_)) | (Predicate::Exists, None) => false,
             // `NotIn` also matches objects without the label.
             (Predicate::NotIn(values), value) => value.is_none_or(|value| !values.contains(value)),
             (Predicate::Exists, Some(_)) | (Predicate::DoesNotExist, None) => true,
@@ -233,9 +228,7 @@ impl Selector {
     #[must_use]
     pub fn required_pair(&self) -> Option<(&str, &str)> {
         self.0.iter().find_map(|requirement| match &requirement.predicate {
-            Predicate::In(values) if values.len() == 1 => {
-                values.first().map(|value| (&*requirement.key, &**value))
-            }
+            Predicate::In(values) if values.len() == 1 => values.first().map(|value| (&*requirement.key, &**value)),
             _ => None,
         })
     }
@@ -294,9 +287,7 @@ mod tests {
     #[test]
     fn every_requirement_must_be_met() {
         let both: Selector =
-            [Requirement::equals("a", "1").unwrap(), expression("b", "Exists", &[]).unwrap()]
-                .into_iter()
-                .collect();
+            [Requirement::equals("a", "1").unwrap(), expression("b", "Exists", &[]).unwrap()].into_iter().collect();
         assert!(both.matches(&labels(&[("a", "1"), ("b", "2")])));
         assert!(!both.matches(&labels(&[("a", "1")])));
         assert!(!both.matches(&labels(&[("b", "2")])));
@@ -305,10 +296,7 @@ mod tests {
     #[test]
     fn the_error_of_a_requirement_names_key_and_operator() {
         let message = |result: Result<Requirement, BadSelector>| result.unwrap_err().to_string();
-        assert_eq!(
-            message(expression("k", "In", &[])),
-            r#"matchExpressions of key "k": In needs at least one value"#
-        );
+        assert_eq!(message(expression("k", "In", &[])), r#"matchExpressions of key "k": In needs at least one value"#);
         assert_eq!(
             message(expression("k", "Exists", &["a", "b"])),
             r#"matchExpressions of key "k": Exists takes no values, and has 2"#
@@ -322,21 +310,11 @@ mod tests {
     /// `TestIsValidLabelValue`: KCM rejects a whole selector with such a value.
     #[test]
     fn a_requirement_with_an_invalid_label_value_is_rejected() {
-        for good in
-            ["", "a", "simple", "now-with-dashes", "1-starts-with-num", "1234", "a_b.c", &"x".repeat(63)]
-        {
+        for good in ["", "a", "simple", "now-with-dashes", "1-starts-with-num", "1234", "a_b.c", &"x".repeat(63)] {
             assert!(Requirement::equals("k", good).is_ok(), "{good:?}");
         }
-        for bad in [
-            "nospecialchars%^=@",
-            "cantendwithadash-",
-            "-a",
-            "only/one",
-            "a b",
-            ".",
-            "\u{e9}",
-            &"x".repeat(64),
-        ] {
+        for bad in ["nospecialchars%^=@", "cantendwithadash-", "-a", "only/one", "a b", ".", "\u{e9}", &"x".repeat(64)]
+        {
             let message = Requirement::equals("k", bad).unwrap_err().to_string();
             assert!(message.contains(&format!("{bad:?}")), "{message}");
             assert!(expression("k", "NotIn", &["a", bad]).is_err(), "{bad:?}");

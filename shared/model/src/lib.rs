@@ -20,14 +20,14 @@ mod volume;
 mod workload;
 
 pub use budget::{
-    Amount, BadAmount, Budget, BudgetKey, BudgetLimit, BudgetStatus, DisruptedPod,
-    DisruptionAllowedCondition, UnhealthyPolicy,
+    Amount, BadAmount, Budget, BudgetKey, BudgetLimit, BudgetStatus, DisruptedPod, DisruptionAllowedCondition,
+    UnhealthyPolicy,
 };
 pub use eviction::{
-    CANCELED, EVICTION_INVALID, Eviction, EvictionCondition, EvictionConditions, EvictionIntent,
-    EvictionPhase, EvictionRequest, EvictionRole, EvictionTarget, IMPERATIVE_EVICTOR,
-    IMPERATIVE_EVICTOR_PRIORITY, LOST_NODE_RESPONDER, NO_FURTHER_RESPONDER, RESPONDER_HEARTBEAT_DEADLINE,
-    Requester, Responder, ResponderState, compare_turns,
+    CANCELED, EVICTION_INVALID, Eviction, EvictionCondition, EvictionConditions, EvictionIntent, EvictionPhase,
+    EvictionRequest, EvictionRole, EvictionTarget, IMPERATIVE_EVICTOR, IMPERATIVE_EVICTOR_PRIORITY,
+    LOST_NODE_RESPONDER, NO_FURTHER_RESPONDER, RESPONDER_HEARTBEAT_DEADLINE, Requester, Responder, ResponderState,
+    compare_turns,
 };
 pub use evidence::{FenceEvidenceKind, Grade};
 pub use grammar::is_or_are;
@@ -38,13 +38,10 @@ pub use labels::{BadSelector, Labels, Requirement, Selector};
 pub use lease::{NodeLease, lease_duration};
 pub use mono::Mono;
 pub use node::{
-    ConditionState, NODE_UNREACHABLE_CONDITION, NOT_READY_TAINT, Node, NodeDetails, NodeKey,
-    OUT_OF_SERVICE_TAINT, Pressures, Readiness, ReportedCondition, SUSPECT_TAINT, UNREACHABLE_TAINT,
-    describe_zone,
+    ConditionState, NODE_UNREACHABLE_CONDITION, NOT_READY_TAINT, Node, NodeDetails, NodeKey, OUT_OF_SERVICE_TAINT,
+    Pressures, Readiness, ReportedCondition, SUSPECT_TAINT, UNREACHABLE_TAINT, describe_zone,
 };
-pub use pod::{
-    Controller, DEFAULT_GRACE, Deletion, DisruptionTarget, MIRROR_ANNOTATION, Phase, Pod, Uncommon,
-};
+pub use pod::{Controller, DEFAULT_GRACE, Deletion, DisruptionTarget, MIRROR_ANNOTATION, Phase, Pod, Uncommon};
 pub use taint::{NO_EXECUTE, Operator, Taint, Toleration, TolerationPeriod, Tolerations};
 pub use volume::{
     Attachment, BoundClaim, DETACH_LABEL, HELD_LABEL, Holder, LeaseHolder, Sharing, VOLUME_GATE,
@@ -131,11 +128,7 @@ impl Kind {
     pub const fn is_own_crd(self) -> bool {
         matches!(
             self,
-            Self::FenceDevices
-                | Self::FencePolicies
-                | Self::NodeFences
-                | Self::FenceEvidences
-                | Self::Remediations
+            Self::FenceDevices | Self::FencePolicies | Self::NodeFences | Self::FenceEvidences | Self::Remediations
         )
     }
 

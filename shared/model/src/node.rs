@@ -140,8 +140,8 @@ impl NodeDetails {
             }
         }
         let changes = before.ready_changes.iter().copied().chain(changed);
-        let excess = (before.ready_changes.len() + usize::from(changed.is_some()))
-            .saturating_sub(Self::MAX_READY_CHANGES);
+        let excess =
+            (before.ready_changes.len() + usize::from(changed.is_some())).saturating_sub(Self::MAX_READY_CHANGES);
         self.ready_changes = changes.skip(excess).collect();
     }
 }
@@ -251,13 +251,7 @@ impl Node {
     /// Whether `after`, a later state of the same node, differs only in its version and in the time of the kubelet's
     /// last report.
     pub fn differs_only_in_heartbeat(&self, after: &Self) -> bool {
-        *after
-            == Self {
-                rv: after.rv,
-                heartbeat: after.heartbeat,
-                last_report: after.last_report,
-                ..self.clone()
-            }
+        *after == Self { rv: after.rv, heartbeat: after.heartbeat, last_report: after.last_report, ..self.clone() }
     }
 }
 

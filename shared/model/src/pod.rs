@@ -252,15 +252,14 @@ impl Pod {
     /// another client made terminal makes the kubelet terminate the pod, too. `None`: it was not deleted.
     #[must_use]
     pub fn report_due_at(&self, reports_deletions: bool) -> Option<Mono> {
-        let at_once = |deletion: &Deletion| {
-            reports_deletions && self.observed_generation > 0 && !deletion.kubelet_may_know
-        };
+        let at_once =
+            |deletion: &Deletion| reports_deletions && self.observed_generation > 0 && !deletion.kubelet_may_know;
         match &self.deletion {
             Some(deletion) if at_once(deletion) => Some(deletion.first_seen),
             Some(Deletion { grace, .. }) if *grace != Some(0) => self.grace_ends_at(),
-            _ => self.grace_ends_at().max(
-                self.terminal_while_running_since.map(|since| since + grace_period(self.spec_grace_seconds)),
-            ),
+            _ => self
+                .grace_ends_at()
+                .max(self.terminal_while_running_since.map(|since| since + grace_period(self.spec_grace_seconds))),
         }
     }
 

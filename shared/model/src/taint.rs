@@ -57,11 +57,7 @@ impl Taint {
 impl fmt::Display for Taint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { key, value, .. } = self;
-        if value.is_empty() {
-            write!(f, "{key}:{NO_EXECUTE}")
-        } else {
-            write!(f, "{key}={value}:{NO_EXECUTE}")
-        }
+        if value.is_empty() { write!(f, "{key}:{NO_EXECUTE}") } else { write!(f, "{key}={value}:{NO_EXECUTE}") }
     }
 }
 
@@ -211,9 +207,8 @@ mod tests {
             ("nonsense beside one", &[("k", "Lt", "5", None), ("k", "Exists", "", Some(7))], for_secs(7)),
         ];
         for (sentence, given, expected) in cases {
-            let given = given
-                .iter()
-                .map(|(key, operator, value, seconds)| Toleration::new(key, operator, value, *seconds));
+            let given =
+                given.iter().map(|(key, operator, value, seconds)| Toleration::new(key, operator, value, *seconds));
             assert_eq!(given.collect::<Tolerations>().period_for(&taint("k", "v")), expected, "{sentence}");
         }
     }

@@ -30,9 +30,7 @@ pub enum BadEndpoint {
     )]
     Tls,
     /// It has another scheme.
-    #[error(
-        "the scheme {0:?} is not supported; use http://, and the port of OTLP over HTTP (4318, not 4317 of gRPC)"
-    )]
+    #[error("the scheme {0:?} is not supported; use http://, and the port of OTLP over HTTP (4318, not 4317 of gRPC)")]
     Scheme(String),
     /// It has a user, a password or a query.
     #[error(

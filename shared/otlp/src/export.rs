@@ -14,8 +14,8 @@ use tokio::net::TcpStream;
 
 use super::endpoint::Endpoint;
 use super::message::{
-    ExportTraceServiceRequest, ExportTraceServiceResponse, InstrumentationScope, KeyValue, Resource,
-    ResourceSpans, ScopeSpans, WireSpan,
+    ExportTraceServiceRequest, ExportTraceServiceResponse, InstrumentationScope, KeyValue, Resource, ResourceSpans,
+    ScopeSpans, WireSpan,
 };
 use super::span::Span;
 
@@ -120,10 +120,8 @@ impl Exporter {
 
     fn request(&self, spans: &[Span]) -> Vec<u8> {
         let Service { name, version, instance } = &self.service;
-        let attribute = |key: &str, value: &str| KeyValue {
-            key: key.to_owned(),
-            value: Some(super::sanitize_text(value).into()),
-        };
+        let attribute =
+            |key: &str, value: &str| KeyValue { key: key.to_owned(), value: Some(super::sanitize_text(value).into()) };
         let attributes = vec![
             attribute("service.name", name),
             attribute("service.version", version),
@@ -140,10 +138,8 @@ impl Exporter {
 
     async fn post(&self, body: Vec<u8>) -> Result<(StatusCode, Bytes), ExportError> {
         let unreachable = |error: &dyn std::fmt::Display| ExportError::Unreachable(error.to_string());
-        let stream =
-            TcpStream::connect(self.endpoint.address()).await.map_err(|error| unreachable(&error))?;
-        let (mut sender, driver) =
-            handshake(TokioIo::new(stream)).await.map_err(|error| unreachable(&error))?;
+        let stream = TcpStream::connect(self.endpoint.address()).await.map_err(|error| unreachable(&error))?;
+        let (mut sender, driver) = handshake(TokioIo::new(stream)).await.map_err(|error| unreachable(&error))?;
         let request = Request::post(self.endpoint.path())
             .header(HOST, self.endpoint.host())
             .header(CONTENT_TYPE, "application/x-protobuf")

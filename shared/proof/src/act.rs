@@ -261,8 +261,7 @@ pub fn taint_out_of_service(
     taints.push(json!({ "key": OUT_OF_SERVICE_TAINT, "value": value, "effect": "NoExecute",
         "timeAdded": format!("{wall:.0}") }));
     let (uid, version) = (node.text("/metadata/uid"), node.version());
-    let body =
-        json!({ "metadata": { "uid": uid, "resourceVersion": version }, "spec": { "taints": taints } });
+    let body = json!({ "metadata": { "uid": uid, "resourceVersion": version }, "spec": { "taints": taints } });
     let path = format!("/api/v1/nodes/{}", node.name);
     Ok((Request::new(Verb::Patch, path, uid, version, body), evidence.expires()))
 }

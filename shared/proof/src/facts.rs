@@ -83,8 +83,7 @@ impl NodeRead {
         let boot = status.node_info.and_then(|info| info.boot_id).unwrap_or_default();
         let incarnation = Incarnation::new(name.to_owned(), metadata.uid.unwrap_or_default(), &boot);
         let conditions = status.conditions.into_iter();
-        let conditions =
-            conditions.map(|one| (one.r#type.unwrap_or_default(), one.status.unwrap_or_default()));
+        let conditions = conditions.map(|one| (one.r#type.unwrap_or_default(), one.status.unwrap_or_default()));
         let conditions = conditions.collect();
         let cordoned = spec.unschedulable;
         let taints = spec.taints.into_iter();
@@ -217,13 +216,11 @@ impl AgentRead {
     pub fn decode(sent_at: Mono, raw: &Raw) -> Result<Option<Self>, WireError> {
         let mut annotations = raw.decode::<wire::Custom<IgnoredAny, IgnoredAny>>()?.metadata.annotations;
         let mut text = |name: &str| annotations.remove(&format!("watchdog.pod-safety.dev/{name}"));
-        let (Some(epoch), Some(round), Some(looked)) = (text("epoch"), text("round"), text("pods-looked"))
-        else {
+        let (Some(epoch), Some(round), Some(looked)) = (text("epoch"), text("round"), text("pods-looked")) else {
             return Ok(None);
         };
         let (Ok(round), Ok(looked)) = (round.parse(), looked.parse()) else { return Ok(None) };
-        let (ended, remaining) =
-            (text("pods-ended").unwrap_or_default(), text("pods-left").unwrap_or_default());
+        let (ended, remaining) = (text("pods-ended").unwrap_or_default(), text("pods-left").unwrap_or_default());
         Ok(Some(Self { sent_at, epoch, round, looked, ended, remaining }))
     }
 
@@ -280,8 +277,7 @@ impl EvidenceRead {
     /// # Errors
     /// The FenceEvidence cannot be decoded.
     pub fn decode(name: &str, raw: &Raw, wall: Timestamp) -> Result<Self, WireError> {
-        let wire::Custom { metadata, spec, status } =
-            raw.decode::<wire::Custom<EvidenceSpec, EvidenceStatus>>()?;
+        let wire::Custom { metadata, spec, status } = raw.decode::<wire::Custom<EvidenceSpec, EvidenceStatus>>()?;
         let written = metadata.creation_timestamp.and_then(wire::Time::timestamp);
         // Evidence with a creation time in the future has age zero.
         let age = written.map(|written| Duration::try_from(wall.duration_since(written)).unwrap_or_default());

@@ -149,8 +149,7 @@ impl EvidenceFields<'_> {
             return Err(EvidenceDefect::TooWeak);
         }
         // Two times of the kubelet's clock are compared with each other, never with this host's clock.
-        let unmoved =
-            |renewed: Option<Timestamp>| renewed.map(|at| at.to_string()).as_deref() == self.lease_renewed;
+        let unmoved = |renewed: Option<Timestamp>| renewed.map(|at| at.to_string()).as_deref() == self.lease_renewed;
         node.renewed.is_none_or(unmoved).then_some(()).ok_or(EvidenceDefect::LeaseRenewed)
     }
 }
@@ -224,11 +223,7 @@ mod tests {
                 |_, _, node| node.renewed = Some("2026-11-21T11:00:02Z".parse().ok()),
                 Some(EvidenceDefect::LeaseRenewed),
             ),
-            (
-                "heard for the first time",
-                |spec, _, _| spec.lease_renewed = None,
-                Some(EvidenceDefect::LeaseRenewed),
-            ),
+            ("heard for the first time", |spec, _, _| spec.lease_renewed = None, Some(EvidenceDefect::LeaseRenewed)),
             ("its Lease went", |_, _, node| node.renewed = None, None),
         ];
         for (what, change, defect) in cases {

@@ -27,10 +27,7 @@ pub fn check_claim(force: &ForceDeleteRequest, pod: Option<&Pod>) -> Result<PodV
     let unbound = pod.node.as_ref() != force.claim.node();
     let mismatch = match &force.claim {
         Claim::NeverScheduled if pod.node.is_some() => Some("it is bound to a node"),
-        Claim::NeverScheduled
-        | Claim::OutOfService { .. }
-        | Claim::PodsEnded { .. }
-        | Claim::Fenced { .. }
+        Claim::NeverScheduled | Claim::OutOfService { .. } | Claim::PodsEnded { .. } | Claim::Fenced { .. }
             if pod.deletion.is_none() =>
         {
             Some("it is not terminating")
@@ -80,8 +77,8 @@ pub fn verify_pod(
         | Claim::Fenced { node: name, .. }) => {
             // Expired evidence is returned as well: no request of its act is sent.
             let evidence = node.filter(|evidence| is_about(evidence, claim));
-            let evidence = evidence
-                .ok_or(Refusal::EvidenceInvalid("what was read of the node answers another claim"))?;
+            let evidence =
+                evidence.ok_or(Refusal::EvidenceInvalid("what was read of the node answers another claim"))?;
             if let (Claim::NodeGone { .. }, Some(pod)) = (claim, pod) {
                 had_time_to_end(pod, name, evidence, cache, now)?;
             }
@@ -322,8 +319,7 @@ pub fn verify_fenced(
         return Err(Refusal::EvidenceInvalid("its devices were checked after the node was read"));
     }
     let read = live.node.as_ref();
-    let read =
-        read.ok_or(Refusal::EvidenceInvalid("the Node object is gone: its absence needs other evidence"))?;
+    let read = read.ok_or(Refusal::EvidenceInvalid("the Node object is gone: its absence needs other evidence"))?;
     if read.is_ready() && read.incarnation() == subject {
         return Err(Refusal::NodeInService);
     }
@@ -359,10 +355,7 @@ pub(crate) fn fencing_kind(evidence: &EvidenceRead) -> Result<EvidenceKind, Refu
 }
 
 /// Checks that the devices report what the evidence states. A person's confirmation names no devices.
-fn check_devices(
-    evidence: &EvidenceRead,
-    check: Option<DeviceCheck>,
-) -> Result<Option<DeviceCheck>, Refusal> {
+fn check_devices(evidence: &EvidenceRead, check: Option<DeviceCheck>) -> Result<Option<DeviceCheck>, Refusal> {
     if evidence.kind() == FenceEvidenceKind::OperatorConfirmed {
         return Ok(None);
     }

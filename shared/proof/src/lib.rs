@@ -41,8 +41,8 @@ pub use act::{
 pub use claim::{Claim, ForceDeleteRequest, RevocationBasis};
 pub use evidence::{Barrier, Evidence, EvidenceKind, LeaseVersion, MINIMUM_BOOT, PodVersion, VALID_FOR};
 pub use facts::{
-    AbsenceRead, AgentRead, DeviceCheck, EvidenceRead, InvalidRenewTime, LastHeartbeat, LeaseRead, Liveness,
-    NodeRead, QuorumRead, Renewal, ReportKind,
+    AbsenceRead, AgentRead, DeviceCheck, EvidenceRead, InvalidRenewTime, LastHeartbeat, LeaseRead, Liveness, NodeRead,
+    QuorumRead, Renewal, ReportKind,
 };
 pub use guard::{Forbidden, GuardRefusal, Permit, check};
 pub use holds::{EvidenceDefect, EvidenceFields, NodeState};

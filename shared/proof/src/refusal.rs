@@ -30,9 +30,7 @@ pub enum Refusal {
     #[error("the kubelet showed a sign of life after the first read ({0:?})")]
     KubeletAlive(ReportKind),
     /// The kubelet was active until its Node was deleted, and has not had the time to terminate the pod itself.
-    #[error(
-        "the kubelet was active until its Node was deleted, and has not had the time to terminate the pod itself"
-    )]
+    #[error("the kubelet was active until its Node was deleted, and has not had the time to terminate the pod itself")]
     KubeletNotAsked,
     /// The Lease was renewed so recently that a kubelet that runs need not have renewed it again.
     #[error("the kubelet reported recently: it must stay silent for another {}s", left.as_secs())]

@@ -81,8 +81,9 @@ impl<'a> Shape<'a> {
             ("storage.k8s.io", "volumeattachments", None) => Resource::VolumeAttachments,
             ("policy", "poddisruptionbudgets", None) => Resource::Budgets,
             ("policy", "poddisruptionbudgets", Some("status")) => Resource::BudgetStatus,
-            ("apps", "deployments" | "replicasets" | "statefulsets", None)
-            | ("", "replicationcontrollers", None) => Resource::Workloads,
+            ("apps", "deployments" | "replicasets" | "statefulsets", None) | ("", "replicationcontrollers", None) => {
+                Resource::Workloads
+            }
             (_, _, Some("scale")) => Resource::Scale,
             _ => Resource::Other,
         };
@@ -108,11 +109,7 @@ mod tests {
             ("/apis/storage.k8s.io/v1/volumeattachments/v", Resource::VolumeAttachments, Some("v")),
             ("/apis/example.com/v1/pods/a", Resource::Other, Some("a")),
             ("/apis/policy/v1/poddisruptionbudgets", Resource::Budgets, None),
-            (
-                "/apis/policy/v1/namespaces/ns/poddisruptionbudgets/b/status",
-                Resource::BudgetStatus,
-                Some("b"),
-            ),
+            ("/apis/policy/v1/namespaces/ns/poddisruptionbudgets/b/status", Resource::BudgetStatus, Some("b")),
             ("/apis/apps/v1/replicasets", Resource::Workloads, None),
             ("/apis/example.com/v1/namespaces/ns/dbs/d/scale", Resource::Scale, Some("d")),
             ("/readyz", Resource::Other, None),

@@ -68,9 +68,7 @@ pub fn verify_volume(
             if of_holder(evidence) && evidence.kind().is_fencing() =>
         {
             if *evidence.subject() != acquired_in || holder.boot_id.is_unknown() {
-                return Err(Refusal::EvidenceInvalid(
-                    "the volume was taken in another incarnation of the node",
-                ));
+                return Err(Refusal::EvidenceInvalid("the volume was taken in another incarnation of the node"));
             }
             (evidence.kind().clone(), evidence.expires())
         }
@@ -95,8 +93,7 @@ pub fn verify_volume(
 
 /// The incarnation that the holder had when it acquired the volume.
 fn acquired_in(holder: &Holder) -> Incarnation {
-    let (name, uid, boot_id) =
-        (holder.node.to_string(), holder.node_uid.to_string(), holder.boot_id.to_string());
+    let (name, uid, boot_id) = (holder.node.to_string(), holder.node_uid.to_string(), holder.boot_id.to_string());
     Incarnation { name, uid, boot_id }
 }
 
@@ -131,20 +128,14 @@ fn replaced(
         return Err(EvidenceDefect::TooWeak.into());
     }
     let now = live.node.as_ref().map(NodeRead::incarnation);
-    if now.is_none_or(|now| {
-        now.uid == holder.node_uid.to_string() || !holder.boot_id.is_known_different(now.boot())
-    }) {
+    if now.is_none_or(|now| now.uid == holder.node_uid.to_string() || !holder.boot_id.is_known_different(now.boot())) {
         return invalid("no other Node with another boot ID has that name");
     }
     Ok((fencing_kind(evidence)?, live.answered_at + VALID_FOR))
 }
 
 /// No VolumeAttachment of the volume names the node, and the volume was attached when the node became suspect.
-fn detached(
-    lease: &LeaseVersion,
-    holder: &Holder,
-    read: &Detachment,
-) -> Result<(EvidenceKind, Mono), Refusal> {
+fn detached(lease: &LeaseVersion, holder: &Holder, read: &Detachment) -> Result<(EvidenceKind, Mono), Refusal> {
     let invalid = |why| Err(Refusal::EvidenceInvalid(why));
     if !read.was_attached {
         return invalid("its Lease does not say that it was attached to the node");
@@ -155,9 +146,7 @@ fn detached(
     match read.attaches {
         None => return invalid("there is no CSIDriver of its driver's name"),
         Some(false) => {
-            return invalid(
-                "its driver attaches nothing (attachRequired: false), so nothing can be detached",
-            );
+            return invalid("its driver attaches nothing (attachRequired: false), so nothing can be detached");
         }
         Some(true) => {}
     }

@@ -236,9 +236,9 @@ async fn require_same_origin(request: Request, next: Next) -> Response {
 
 async fn require_session_token(State(state): State<Arc<AppState>>, request: Request, next: Next) -> Response {
     let mut given = request.uri().query().unwrap_or_default().split('&');
-    if !given.any(|pair| {
-        pair.strip_prefix("token=").is_some_and(|given| is_equal_in_constant_time(given, &state.token))
-    }) {
+    if !given
+        .any(|pair| pair.strip_prefix("token=").is_some_and(|given| is_equal_in_constant_time(given, &state.token)))
+    {
         return (
             StatusCode::FORBIDDEN,
             "open the address that pod-safety ui has printed: it ends in the token of this session\n",
@@ -250,8 +250,7 @@ async fn require_session_token(State(state): State<Arc<AppState>>, request: Requ
 
 /// Compares in constant time, however much of the token is right.
 fn is_equal_in_constant_time(given: &str, token: &str) -> bool {
-    let differing =
-        given.bytes().zip(token.bytes()).fold(0, |differing, (one, other)| differing | (one ^ other));
+    let differing = given.bytes().zip(token.bytes()).fold(0, |differing, (one, other)| differing | (one ^ other));
     given.len() == token.len() && differing == 0
 }
 
@@ -320,11 +319,7 @@ mod tests {
         }
         fn explain<'a>(&'a self, kind: &'a str, namespace: Option<&'a str>, name: &'a str) -> JsonFuture<'a> {
             Box::pin(async move {
-                if kind == "pod" {
-                    Ok(format!("{namespace:?}/{name}"))
-                } else {
-                    Err(format!("what is a {kind}?"))
-                }
+                if kind == "pod" { Ok(format!("{namespace:?}/{name}")) } else { Err(format!("what is a {kind}?")) }
             })
         }
     }
@@ -339,8 +334,7 @@ mod tests {
         let (overview, _) = watch::channel(None);
         let (visitor_arrived, explain_lock) = (Notify::new(), tokio::sync::Mutex::default());
         let (page, token) = (Page { html: "<html>", style: "p{}", script: "1;" }, "s3cret".to_owned());
-        let state =
-            AppState { page, token, source: Arc::new(FakeSource), overview, visitor_arrived, explain_lock };
+        let state = AppState { page, token, source: Arc::new(FakeSource), overview, visitor_arrived, explain_lock };
         router(Arc::new(state)).oneshot(request).await.unwrap()
     }
 
@@ -362,27 +356,19 @@ mod tests {
         }
         for host in ["evil.example:8088", "10.0.0.1:8088", "", "localhost.evil.example"] {
             for path in ["/?token=s3cret", "/page.js"] {
-                assert_eq!(
-                    request_page(host, path, "GET").await.0,
-                    StatusCode::MISDIRECTED_REQUEST,
-                    "{host}{path}"
-                );
+                assert_eq!(request_page(host, path, "GET").await.0, StatusCode::MISDIRECTED_REQUEST, "{host}{path}");
             }
         }
     }
 
     #[tokio::test]
     async fn explain_returns_the_answer_or_the_error_and_other_methods_are_rejected() {
-        let response =
-            request_page("localhost", "/explain/pod/db-0?namespace=shop&token=s3cret", "GET").await;
+        let response = request_page("localhost", "/explain/pod/db-0?namespace=shop&token=s3cret", "GET").await;
         assert_eq!(response, (StatusCode::OK, "Some(\"shop\")/db-0".to_owned()));
         let response = request_page("localhost", "/explain/moon/x?token=s3cret", "GET").await;
         assert_eq!(response, (StatusCode::BAD_GATEWAY, "what is a moon?".to_owned()));
         for method in ["POST", "PUT", "PATCH", "DELETE"] {
-            assert_eq!(
-                request_page("localhost", "/?token=s3cret", method).await.0,
-                StatusCode::METHOD_NOT_ALLOWED
-            );
+            assert_eq!(request_page("localhost", "/?token=s3cret", method).await.0, StatusCode::METHOD_NOT_ALLOWED);
         }
     }
 
@@ -413,10 +399,8 @@ mod tests {
     async fn attack_requests_without_the_session_token_are_rejected() {
         for path in ["/", "/overview", "/explain/pod/db-0", "/explain/pod/db-0?namespace=shop"] {
             for token in ["", "token=", "token=s3cre", "token=s3creT", "token=s3cret1", "nottoken=s3cret"] {
-                let (page, refused) = (
-                    format!("{path}{}{token}", if path.contains('?') { '&' } else { '?' }),
-                    StatusCode::FORBIDDEN,
-                );
+                let (page, refused) =
+                    (format!("{path}{}{token}", if path.contains('?') { '&' } else { '?' }), StatusCode::FORBIDDEN);
                 assert_eq!(request_page("localhost", &page, "GET").await.0, refused, "{page}");
             }
         }
@@ -433,8 +417,7 @@ mod tests {
             let request = Request::get(path).header("host", "localhost");
             let response = response(request.body(Body::empty()).unwrap()).await;
             assert_eq!(response.status(), StatusCode::OK, "{path}");
-            let header_text =
-                |name: header::HeaderName| response.headers()[name].to_str().unwrap().to_owned();
+            let header_text = |name: header::HeaderName| response.headers()[name].to_str().unwrap().to_owned();
             assert!(header_text(header::CONTENT_TYPE).starts_with(kind), "{path}");
             let policy = header_text(header::CONTENT_SECURITY_POLICY);
             assert!(policy.contains("script-src 'self'") && !policy.contains("unsafe"), "{policy}");

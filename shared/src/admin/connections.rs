@@ -108,10 +108,7 @@ impl ConnectionSlots {
             return None;
         }
         let oldest = |own: &VecDeque<_>| own.front().map(|(number, _)| *number);
-        self.by_address
-            .iter()
-            .max_by_key(|(_, own)| (own.len(), Reverse(oldest(own))))
-            .map(|(address, _)| *address)
+        self.by_address.iter().max_by_key(|(_, own)| (own.len(), Reverse(oldest(own)))).map(|(address, _)| *address)
     }
 
     fn end_oldest(&mut self, address: IpAddr) {
@@ -187,11 +184,7 @@ impl AsyncRead for Connection {
 }
 
 impl AsyncWrite for Connection {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.is_over(context)?;
         Pin::new(&mut self.stream).poll_write(context, bytes)
     }
@@ -221,10 +214,7 @@ mod tests {
     /// The addresses of the connections that stay open, in the order in which they connected.
     fn staying(open: &OpenConnections) -> Vec<IpAddr> {
         let places = open.lock();
-        let all = places
-            .by_address
-            .iter()
-            .flat_map(|(address, own)| own.iter().map(|(number, _)| (*number, *address)));
+        let all = places.by_address.iter().flat_map(|(address, own)| own.iter().map(|(number, _)| (*number, *address)));
         all.collect::<BTreeMap<_, _>>().into_values().collect()
     }
 
@@ -235,9 +225,8 @@ mod tests {
         let mut mine: Vec<_> = (0..100).map(|_| ConnectionSlot::acquire(&open, address(1))).collect();
         assert_eq!(staying(&open).len(), 1 + MAX_PER_ADDRESS);
         assert!(others_end.try_recv().is_err_and(|error| error == oneshot::error::TryRecvError::Empty));
-        let ended = mine
-            .iter_mut()
-            .map(|(_, displaced)| displaced.try_recv() == Err(oneshot::error::TryRecvError::Closed));
+        let ended =
+            mine.iter_mut().map(|(_, displaced)| displaced.try_recv() == Err(oneshot::error::TryRecvError::Closed));
         assert_eq!(ended.collect::<Vec<_>>(), [vec![true; 92], vec![false; 8]].concat(), "the oldest end");
         drop((mine, other));
         assert!(staying(&open).is_empty(), "addresses are forgotten");
@@ -256,11 +245,7 @@ mod tests {
         let (kubelet, mut displaced) = ConnectionSlot::acquire(&open, address(100));
         let stay = staying(&open);
         assert_eq!((stay.len(), stay.last()), (MAX_CONNECTIONS, Some(&address(100))));
-        assert_eq!(
-            stay.iter().filter(|of| **of == address(1)).count(),
-            7,
-            "of those with most, the oldest ended"
-        );
+        assert_eq!(stay.iter().filter(|of| **of == address(1)).count(), 7, "of those with most, the oldest ended");
         let more: Vec<_> = (101..=200).map(|last| ConnectionSlot::acquire(&open, address(last))).collect();
         assert!(
             displaced.try_recv().is_err_and(|error| error == oneshot::error::TryRecvError::Empty),

@@ -116,10 +116,7 @@ async fn readyz_shows_for_each_kind_what_is_missing_and_why() {
     );
     desk.admin.metrics.set_fence_agents(false);
     let (code, _, body) = desk.get("/readyz").await;
-    assert!(
-        code == 200 && body.ends_with("ok\n[-]fence-agents: no answer on --fence-agents-socket\n"),
-        "{body}"
-    );
+    assert!(code == 200 && body.ends_with("ok\n[-]fence-agents: no answer on --fence-agents-socket\n"), "{body}");
     desk.admin.metrics.set_fence_agents(true);
     advance(STALE_AFTER.as_secs_f64() + 1.0).await;
     let (code, _, body) = desk.get("/readyz").await;
@@ -139,10 +136,7 @@ async fn metrics_are_in_prometheus_text_format_and_name_no_object() {
     desk.admin.holds.replace("pod_gc", "k", holds, &BTreeSet::new(), true, &desk.admin.env);
     let (code, kind, body) = desk.get("/metrics").await;
     assert_eq!((code, kind.as_str()), (200, "text/plain; version=0.0.4"));
-    assert!(
-        body.contains("process_resident_memory_bytes") && body.contains("pod_safety_build_info"),
-        "{body}"
-    );
+    assert!(body.contains("process_resident_memory_bytes") && body.contains("pod_safety_build_info"), "{body}");
     assert!(body.contains(r#"pod_safety_holds{controller="pod_gc",reason="NodeUnreadable"} 1"#), "{body}");
     assert!(body.contains(r#"pod_safety_holds{controller="pod_gc",reason="Quarantine"} 0"#), "{body}");
     assert!(!body.contains("secret"), "{body}");
@@ -228,8 +222,7 @@ async fn refusal_and_evidence_metrics_exist_from_the_start() {
     ];
     let unread = VerifyError::Read(ApiError::Malformed("why".to_owned()));
     let late = VerifyError::Late { by: Duration::ZERO };
-    let reasons: Vec<_> =
-        refusals.iter().map(Refusal::reason).chain([unread.reason(), late.reason()]).collect();
+    let reasons: Vec<_> = refusals.iter().map(Refusal::reason).chain([unread.reason(), late.reason()]).collect();
     assert!(kinds.iter().all(releases_pods));
     assert_eq!(kinds.each_ref().map(EvidenceKind::name), crate::metrics::EVIDENCE_NAMES);
     assert_eq!(reasons, VerifyError::reasons());
@@ -326,12 +319,9 @@ async fn an_address_in_use_is_named_in_the_error() {
 #[tokio::test(start_paused = true)]
 async fn attack_another_pod_reads_no_object_names() {
     let desk = desk(World::listed());
-    for (peer, wanted) in [
-        ("10.1.2.3:40000", 403),
-        ("[fd00::1]:40000", 403),
-        ("127.0.0.1:40000", 200),
-        ("[::ffff:127.0.0.1]:40000", 200),
-    ] {
+    for (peer, wanted) in
+        [("10.1.2.3:40000", 403), ("[fd00::1]:40000", 403), ("127.0.0.1:40000", 200), ("[::ffff:127.0.0.1]:40000", 200)]
+    {
         for (path, wanted) in [("/debug/cache", wanted), ("/debug/decisions", wanted), ("/metrics", 200)] {
             let request = of_localhost(path).body(Body::empty()).unwrap();
             let answer = desk.router(peer).oneshot(request).await.unwrap();
@@ -371,12 +361,10 @@ async fn attack_a_web_page_reads_no_object_names_by_a_forwarded_port() {
         ("localhost:8080", Some(("origin", "http://evil.example")), 403),
     ] {
         for (path, wanted) in [("/debug/cache", wanted), ("/debug/decisions", wanted), ("/metrics", 200)] {
-            let request =
-                more.into_iter().fold(Request::get(path).header(header::HOST, host), |all, (name, value)| {
-                    all.header(name, value)
-                });
-            let answer =
-                desk.router("127.0.0.1:40000").oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+            let request = more
+                .into_iter()
+                .fold(Request::get(path).header(header::HOST, host), |all, (name, value)| all.header(name, value));
+            let answer = desk.router("127.0.0.1:40000").oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
             assert_eq!(answer.status().as_u16(), wanted, "{path} of {host}, {more:?}");
         }
     }
@@ -399,8 +387,7 @@ async fn attack_slow_readers_do_not_block_probes() {
     let desk = desk(World::listed());
     for number in 0..20_000 {
         let node: Arc<str> = format!("node-{number:05}").into();
-        let holds =
-            vec![(Subject::Node(node.clone()), Hold::from(NodeUnreadable { node, why: "w".repeat(200) }))];
+        let holds = vec![(Subject::Node(node.clone()), Hold::from(NodeUnreadable { node, why: "w".repeat(200) }))];
         let key = number.to_string();
         desk.admin.holds.replace("pod_gc", &key, holds, &BTreeSet::new(), true, &desk.admin.env);
     }
@@ -413,8 +400,7 @@ async fn attack_slow_readers_do_not_block_probes() {
         let mut theirs = Vec::new();
         for address in 1..=40 {
             for number in 0..8 {
-                let request =
-                    if number % 2 == 0 { "GET /debug/decisions HTTP/1.1\r\nHost: a\r\n\r\n" } else { "GET" };
+                let request = if number % 2 == 0 { "GET /debug/decisions HTTP/1.1\r\nHost: a\r\n\r\n" } else { "GET" };
                 theirs.push(request_from([127, 0, 1, address], there, request).await);
             }
         }

@@ -74,10 +74,7 @@ pub struct Tls {
 
 impl fmt::Debug for Tls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tls")
-            .field("files", &self.files)
-            .field("read_at", &self.read_at)
-            .finish_non_exhaustive()
+        f.debug_struct("Tls").field("files", &self.files).field("read_at", &self.read_at).finish_non_exhaustive()
     }
 }
 
@@ -116,8 +113,7 @@ fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, TlsError> {
     if chain.is_empty() {
         return Err(unread(pem::Error::NoItemsFound));
     }
-    let secret =
-        PrivateKeyDer::from_pem_file(key).map_err(|source| TlsError::Key { path: key.clone(), source })?;
+    let secret = PrivateKeyDer::from_pem_file(key).map_err(|source| TlsError::Key { path: key.clone(), source })?;
     // The provider is set here, because rustls panics without an explicit choice if a dependency adds a second provider.
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ServerConfig::builder_with_provider(provider)
@@ -159,11 +155,7 @@ macro_rules! opened {
 }
 
 impl AsyncRead for Stream {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         opened!(self, context, stream => Pin::new(stream).poll_read(context, buffer))
     }
 }

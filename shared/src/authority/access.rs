@@ -38,11 +38,7 @@ impl std::fmt::Display for AccessRight {
 ///
 /// # Errors
 /// The API server did not answer. To ask about other users needs a right of its own.
-pub async fn is_allowed(
-    connection: &Connection,
-    user: Option<&str>,
-    right: &AccessRight,
-) -> Result<bool, ApiError> {
+pub async fn is_allowed(connection: &Connection, user: Option<&str>, right: &AccessRight) -> Result<bool, ApiError> {
     let AccessRight { verb, group, resource, subresource, namespace, name } = right;
     let mut attributes = json!({ "verb": verb, "group": group, "resource": resource });
     for (field, value) in [("subresource", subresource), ("namespace", namespace), ("name", name)] {
@@ -67,9 +63,7 @@ pub async fn is_allowed(
 /// The groups of a service account.
 fn groups(user: &str) -> Vec<String> {
     let mut all = vec!["system:authenticated".to_owned()];
-    if let Some((namespace, _)) =
-        user.strip_prefix("system:serviceaccount:").and_then(|name| name.split_once(':'))
-    {
+    if let Some((namespace, _)) = user.strip_prefix("system:serviceaccount:").and_then(|name| name.split_once(':')) {
         all.push("system:serviceaccounts".to_owned());
         all.push(format!("system:serviceaccounts:{namespace}"));
     }

@@ -54,9 +54,7 @@ pub enum DeleteCause {
     },
     /// Its Node does not exist. The kubelet was active until the Node was deleted: it may still run, and terminate the pod
     /// itself.
-    #[error(
-        "node {node} does not exist any more, and its kubelet may still run: the pod is deleted gracefully"
-    )]
+    #[error("node {node} does not exist any more, and its kubelet may still run: the pod is deleted gracefully")]
     NodeGone {
         /// The node's name.
         node: Arc<str>,

@@ -33,17 +33,13 @@ pub(crate) const TAINT_MANAGER_EVICTION: (ReportingController, &str) =
 /// Reason and message of kube-controller-manager's condition `DisruptionTarget` (KEP-3329).
 const fn condition_text(cause: &DeleteCause) -> (&'static str, &'static str) {
     match cause {
-        DeleteCause::Taint { .. } => {
-            ("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint")
-        }
+        DeleteCause::Taint { .. } => ("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint"),
         DeleteCause::NodeGone { .. } => ("DeletionByPodGC", NODE_GONE_MESSAGE),
     }
 }
 
 /// The reporting controller and reason of the Event on the deleted pod, and the reason in the journal.
-pub(super) const fn event_and_reason(
-    cause: &DeleteCause,
-) -> ((ReportingController, &'static str), &'static str) {
+pub(super) const fn event_and_reason(cause: &DeleteCause) -> ((ReportingController, &'static str), &'static str) {
     match cause {
         DeleteCause::Taint { .. } => (TAINT_MANAGER_EVICTION, "TaintNotTolerated"),
         DeleteCause::NodeGone { .. } => ((ReportingController::Own, "NodeGone"), "NodeGone"),
@@ -93,9 +89,7 @@ fn read(answer: wire::Raw, env: &Env) -> Result<MarkedPod, Outcome> {
 fn mark_call(delete: &GracefulDeleteRequest, wall: Timestamp) -> Call {
     let GracefulDeleteRequest { pod, rv, generation, disrupted_since, cause, due: _ } = delete;
     let (reason, message) = condition_text(cause);
-    let since = disrupted_since
-        .filter(|seconds| *seconds > 0)
-        .and_then(|seconds| Timestamp::from_second(seconds).ok());
+    let since = disrupted_since.filter(|seconds| *seconds > 0).and_then(|seconds| Timestamp::from_second(seconds).ok());
     let since = since.unwrap_or(wall);
     let condition = json!({
         "type": "DisruptionTarget",

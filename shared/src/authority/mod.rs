@@ -42,20 +42,19 @@ pub use access::{AccessRight, is_allowed};
 pub use claim::{ClaimKind, DeleteCause, GracefulDeleteRequest, Intent};
 pub(crate) use delete::TAINT_MANAGER_EVICTION;
 pub use eviction::{
-    ConditionChange, ConditionChanges, EvictionChange, EvictionUpdate, OwnerRequest, Precondition, Report,
-    StatusChange,
+    ConditionChange, ConditionChanges, EvictionChange, EvictionUpdate, OwnerRequest, Precondition, Report, StatusChange,
 };
 pub use node::{Effect, ManagedTaint, NodeUpdate, NotReporting};
 pub use pod_safety_fence::cordon::{Cordoned, cordon, cordon_read_node, uncordon};
 pub use pod_safety_fence::evict::{Evicted, Eviction, MAX_READ_AGE, NotEvicted, evict, evict_read_pod};
 pub use pod_safety_fence::{
-    FenceKey, FenceStepRequest, MonitorRequest, PolicyStatusUpdate, RemediationRequest, RemediationUpdate,
-    Step, Target, device_address, dry_run_name, incident_name, is_provider_agent, storage_evidence_name,
+    FenceKey, FenceStepRequest, MonitorRequest, PolicyStatusUpdate, RemediationRequest, RemediationUpdate, Step,
+    Target, device_address, dry_run_name, incident_name, is_provider_agent, storage_evidence_name,
 };
 pub use pod_safety_leader::outcome::{Outcome, VerifyError};
 pub use pod_safety_proof::{
-    AbsenceRead, Barrier, Claim, Evidence, EvidenceDefect, EvidenceFields, EvidenceKind, ForceDeleteRequest,
-    NodeState, Refusal, RefusalReason, RevocationBasis,
+    AbsenceRead, Barrier, Claim, Evidence, EvidenceDefect, EvidenceFields, EvidenceKind, ForceDeleteRequest, NodeState,
+    Refusal, RefusalReason, RevocationBasis,
 };
 pub use scales::{ScaleTarget, read_scales};
 pub use update::{FinishedObject, Update};

@@ -32,8 +32,8 @@ use pod_safety_proof::QuorumRead;
 
 use super::access::{AccessRight, is_allowed};
 use crate::api::{
-    FenceEvidenceKind, FenceEvidenceSpec, FenceEvidenceStatus, FencePolicySpec, FencePolicyStatus,
-    FenceTrigger, GROUP, Incarnation, NodeFenceSpec, Trigger, group_path, new_object,
+    FenceEvidenceKind, FenceEvidenceSpec, FenceEvidenceStatus, FencePolicySpec, FencePolicyStatus, FenceTrigger, GROUP,
+    Incarnation, NodeFenceSpec, Trigger, group_path, new_object,
 };
 use crate::client::{ApiError, Call, Connection, Method, WriteCall as _};
 use crate::clock::Env;
@@ -62,9 +62,7 @@ pub enum OperatorError {
     )]
     PresentIncarnation(String),
     /// The node has not booted since, as far as it reports.
-    #[error(
-        "node {0} reports that boot ID, or none that is a UUID, so that boot may still run. Nothing was changed"
-    )]
+    #[error("node {0} reports that boot ID, or none that is a UUID, so that boot may still run. Nothing was changed")]
     NotBooted(String),
     /// No FencePolicy selects the node.
     #[error("no FencePolicy selects node {0}; create one with a nodeSelector that does")]
@@ -175,8 +173,7 @@ pub async fn examine_former(
     former: Incarnation,
 ) -> Result<Examined, OperatorError> {
     let name = former.name.clone();
-    let QuorumRead { node, .. } =
-        read_node_and_lease(connection, env, &name).await.map_err(api("reading the node"))?;
+    let QuorumRead { node, .. } = read_node_and_lease(connection, env, &name).await.map_err(api("reading the node"))?;
     let node = node.ok_or_else(|| OperatorError::NoNode(name.clone()))?;
     if node.incarnation().uid == former.uid {
         return Err(OperatorError::PresentIncarnation(name));
@@ -232,10 +229,7 @@ pub async fn whoami(connection: &Connection) -> Result<String, OperatorError> {
 /// A confirmation cannot be written.
 pub async fn check_may_confirm(connection: &Connection) -> Result<(), OperatorError> {
     const DOING: &str = "writing a FenceEvidence";
-    connection
-        .list_items(&group_path("fenceevidences?limit=1"))
-        .await
-        .map_err(api("reading the FenceEvidences"))?;
+    connection.list_items(&group_path("fenceevidences?limit=1")).await.map_err(api("reading the FenceEvidences"))?;
     let right = AccessRight {
         verb: "create".to_owned(),
         group: GROUP.to_owned(),
@@ -357,10 +351,8 @@ async fn list<T: serde::de::DeserializeOwned>(
 ) -> Result<T, OperatorError> {
     let mut items = Vec::new();
     connection.for_each_item(&group_path(plural), &mut |item| items.push(item)).await.map_err(api(doing))?;
-    serde_json::from_value(json!({ "items": items })).map_err(|error| OperatorError::Api {
-        doing,
-        source: ApiError::Undecodable(wire::WireError::Json(error)),
-    })
+    serde_json::from_value(json!({ "items": items }))
+        .map_err(|error| OperatorError::Api { doing, source: ApiError::Undecodable(wire::WireError::Json(error)) })
 }
 
 async fn merge(
@@ -397,12 +389,8 @@ async fn request_fence_with(
     reason: &str,
     change: impl FnOnce(&mut NodeFenceSpec),
 ) -> Result<String, OperatorError> {
-    let trigger = FenceTrigger {
-        kind: Trigger::Person,
-        reason: reason.to_owned(),
-        by: Some(by.to_owned()),
-        condition: None,
-    };
+    let trigger =
+        FenceTrigger { kind: Trigger::Person, reason: reason.to_owned(), by: Some(by.to_owned()), condition: None };
     let mut spec = new_fence_spec(connection, examined, trigger, false).await?;
     change(&mut spec);
     let name = incident_name(&examined.node);
@@ -416,14 +404,7 @@ async fn new_fence_spec(
     dry_run: bool,
 ) -> Result<NodeFenceSpec, OperatorError> {
     let (policy, _) = select_policy(connection, examined).await?;
-    Ok(NodeFenceSpec {
-        node: examined.node.clone(),
-        policy,
-        trigger,
-        dry_run,
-        cancelled: false,
-        keep_off: false,
-    })
+    Ok(NodeFenceSpec { node: examined.node.clone(), policy, trigger, dry_run, cancelled: false, keep_off: false })
 }
 
 #[derive(serde::Deserialize)]
@@ -435,10 +416,7 @@ struct Policies {
 ///
 /// # Errors
 /// No policy selects the node, or the policies could not be read.
-pub async fn read_policy(
-    connection: &Connection,
-    examined: &Examined,
-) -> Result<FencePolicySpec, OperatorError> {
+pub async fn read_policy(connection: &Connection, examined: &Examined) -> Result<FencePolicySpec, OperatorError> {
     select_policy(connection, examined).await.map(|(_, spec)| spec)
 }
 

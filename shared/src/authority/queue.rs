@@ -197,8 +197,7 @@ mod tests {
 
     #[test]
     fn rejected_items_are_retried_when_half_of_the_queue_is_done() {
-        let (mut drain, at_time) =
-            (DrainRate::default(), |millis| Mono::from_start(Duration::from_millis(millis)));
+        let (mut drain, at_time) = (DrainRate::default(), |millis| Mono::from_start(Duration::from_millis(millis)));
         assert_eq!(drain.time_to_room(), MIN_RETRY, "nothing was done yet");
         drain.record(1_000, at_time(500));
         assert_eq!(drain.time_to_room(), MIN_RETRY, "half a second says nothing");

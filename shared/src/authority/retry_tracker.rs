@@ -204,8 +204,7 @@ mod tests {
     #[test]
     fn tidy_removes_only_entries_that_are_over() {
         let mut tracker = RetryTracker::default();
-        let (busy, settled, failed) =
-            (Uid::new("a").unwrap(), Uid::new("b").unwrap(), Uid::new("c").unwrap());
+        let (busy, settled, failed) = (Uid::new("a").unwrap(), Uid::new("b").unwrap(), Uid::new("c").unwrap());
         for uid in [&busy, &settled, &failed] {
             tracker.admit(uid, &rv("1"), at(0));
         }

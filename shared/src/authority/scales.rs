@@ -212,11 +212,7 @@ impl ScaleReader {
         }
     }
 
-    async fn discover(
-        &self,
-        api_version: &str,
-        path: &str,
-    ) -> Result<Arc<Vec<wire::ApiResource>>, ScaleError> {
+    async fn discover(&self, api_version: &str, path: &str) -> Result<Arc<Vec<wire::ApiResource>>, ScaleError> {
         let now = self.env.now();
         if let Some((at, cached)) = self.discovered.lock().get(api_version)
             && now.since(*at) < DISCOVERED_FOR
@@ -227,9 +223,8 @@ impl ScaleReader {
             .get(path.to_owned())
             .await
             .map_err(|source| ScaleError::Discovery { api_version: api_version.into(), source })?;
-        let read: wire::ApiResourceList = raw
-            .decode()
-            .map_err(|source| ScaleError::Undecodable { api_version: api_version.into(), source })?;
+        let read: wire::ApiResourceList =
+            raw.decode().map_err(|source| ScaleError::Undecodable { api_version: api_version.into(), source })?;
         let read = Arc::new(read.resources);
         self.discovered.lock().insert(api_version.into(), (now, Arc::clone(&read)));
         Ok(read)
@@ -255,8 +250,7 @@ pub async fn read_scales(
     for one in targets {
         groups.entry(&one.1.api_version).or_default().push(one);
     }
-    let all: FuturesUnordered<_> =
-        groups.into_values().map(|group| reader.read_in_turn(snapshot, group)).collect();
+    let all: FuturesUnordered<_> = groups.into_values().map(|group| reader.read_in_turn(snapshot, group)).collect();
     if env.timeout_at(began + within, all.collect::<()>()).await.is_some() {
         return;
     }

@@ -117,9 +117,7 @@ impl Update {
             Self::Volume(update) => &update.uid,
             Self::Eviction(update) => &update.uid,
             Self::DeleteFinished(object) => &object.uid,
-            Self::PodOfLostNode { pod, .. } | Self::NotDisrupted { pod, .. } | Self::Ungate { pod, .. } => {
-                &pod.uid
-            }
+            Self::PodOfLostNode { pod, .. } | Self::NotDisrupted { pod, .. } | Self::Ungate { pod, .. } => &pod.uid,
         }
     }
 
@@ -183,10 +181,7 @@ impl Update {
 }
 
 fn budget_call(budget: &BudgetKey, rv: Rv, status: Value) -> Call {
-    let path = format!(
-        "/apis/policy/v1/namespaces/{}/poddisruptionbudgets/{}/status",
-        budget.namespace, budget.name
-    );
+    let path = format!("/apis/policy/v1/namespaces/{}/poddisruptionbudgets/{}/status", budget.namespace, budget.name);
     patch(path, &budget.uid, rv, status)
 }
 
@@ -289,8 +284,7 @@ pub(super) async fn write(
         }
         Update::PodOfLostNode { pod, rv, generation, not_ready: marked, unreachable } => {
             let ready = marked.then(|| not_ready(*generation, wall));
-            let node_condition =
-                unreachable.map(|unreachable| node_unreachable(unreachable, *generation, wall));
+            let node_condition = unreachable.map(|unreachable| node_unreachable(unreachable, *generation, wall));
             pod_call(pod, *rv, &ready.into_iter().chain(node_condition).collect::<Vec<_>>())
         }
         Update::Ungate { pod, rv, pin } => volume::ungate(pod, *rv, pin.as_deref()),
@@ -303,9 +297,7 @@ pub(super) async fn write(
             return (outcome, NodeChanges { message, ..NodeChanges::default() });
         }
         Update::DeleteFinished(object) => forget_call(object),
-        Update::NotDisrupted { pod, rv, generation } => {
-            pod_call(pod, *rv, &[not_disrupted(*generation, wall)])
-        }
+        Update::NotDisrupted { pod, rv, generation } => pod_call(pod, *rv, &[not_disrupted(*generation, wall)]),
     };
     (send(writer, update.rv(), call).await, NodeChanges::default())
 }

@@ -12,9 +12,7 @@ use std::time::Duration;
 use pod_safety_fence::EvidenceReader;
 use pod_safety_fence::quorum_read::read_node_and_lease;
 use pod_safety_leader::outcome::VerifyError;
-use pod_safety_proof::{
-    self as proof, Claim, Evidence, ForceDeleteRequest, NodeEvidence, PodVersion, Refusal,
-};
+use pod_safety_proof::{self as proof, Claim, Evidence, ForceDeleteRequest, NodeEvidence, PodVersion, Refusal};
 
 use crate::cache::{Cache, CacheWriter as _};
 use crate::client::Connection;
@@ -54,18 +52,12 @@ pub(super) struct Verifier<'a> {
 
 impl Verifier<'_> {
     /// Evidence for one claim that has not expired yet.
-    pub(super) async fn verify(
-        &mut self,
-        force: &ForceDeleteRequest,
-    ) -> Result<Evidence<PodVersion>, VerifyError> {
+    pub(super) async fn verify(&mut self, force: &ForceDeleteRequest) -> Result<Evidence<PodVersion>, VerifyError> {
         let evidence = self.verify_claim(force).await?;
         VerifyError::check_not_late(evidence, self.env.now())
     }
 
-    async fn verify_claim(
-        &mut self,
-        force: &ForceDeleteRequest,
-    ) -> Result<Evidence<PodVersion>, VerifyError> {
+    async fn verify_claim(&mut self, force: &ForceDeleteRequest) -> Result<Evidence<PodVersion>, VerifyError> {
         if let Claim::PodsEnded { node } = &force.claim {
             return self.verify_pods_ended(force, node).await;
         }
@@ -94,29 +86,24 @@ impl Verifier<'_> {
     /// Evidence about a node: that of an earlier claim of this turn while it is valid, or new evidence.
     async fn verify_node(&mut self, node: &Arc<str>, claim: &Claim) -> Result<&NodeEvidence, VerifyError> {
         let now = self.env.now();
-        let evidence =
-            match self.node_evidence.take().filter(|evidence| proof::is_reusable(evidence, claim, now)) {
-                Some(evidence) => evidence,
-                None => {
-                    let result = match claim {
-                        Claim::NodeGone { .. } => self.verify_node_gone(node).await,
-                        Claim::OutOfService { .. } => self.verify_trusted_taint(node).await,
-                        Claim::Fenced { proof, .. } => self.verify_fenced(node, proof).await,
-                        Claim::NeverScheduled | Claim::KubeletTerminated | Claim::PodsEnded { .. } => {
-                            Err(Refusal::ClaimMismatch("it is not about a node").into())
-                        }
-                    };
-                    self.note_refutation(node, result)?
-                }
-            };
+        let evidence = match self.node_evidence.take().filter(|evidence| proof::is_reusable(evidence, claim, now)) {
+            Some(evidence) => evidence,
+            None => {
+                let result = match claim {
+                    Claim::NodeGone { .. } => self.verify_node_gone(node).await,
+                    Claim::OutOfService { .. } => self.verify_trusted_taint(node).await,
+                    Claim::Fenced { proof, .. } => self.verify_fenced(node, proof).await,
+                    Claim::NeverScheduled | Claim::KubeletTerminated | Claim::PodsEnded { .. } => {
+                        Err(Refusal::ClaimMismatch("it is not about a node").into())
+                    }
+                };
+                self.note_refutation(node, result)?
+            }
+        };
         Ok(self.node_evidence.insert(evidence))
     }
 
-    async fn verify_fenced(
-        &mut self,
-        node: &Arc<str>,
-        proof: &Arc<str>,
-    ) -> Result<NodeEvidence, VerifyError> {
+    async fn verify_fenced(&mut self, node: &Arc<str>, proof: &Arc<str>) -> Result<NodeEvidence, VerifyError> {
         if let Some((_, refusal)) = self.unconfirmed.as_ref().filter(|(of, _)| of == proof) {
             return Err(refusal.clone().into());
         }

@@ -198,13 +198,9 @@ fn call(update: &VolumeUpdate, wall: Timestamp) -> Call {
             body["metadata"]["labels"][VOLUME_UID_LABEL] = json!(uid);
             body["spec"] = holder_spec(holder, wall);
         }
-        VolumeChange::Release { .. } => {
-            body["spec"] = json!({ "holderIdentity": null, "renewTime": micros(wall) })
+        VolumeChange::Release { .. } => body["spec"] = json!({ "holderIdentity": null, "renewTime": micros(wall) }),
+        VolumeChange::DenyAttach(_) | VolumeChange::Allow | VolumeChange::Revoke { .. } | VolumeChange::DeleteLease => {
         }
-        VolumeChange::DenyAttach(_)
-        | VolumeChange::Allow
-        | VolumeChange::Revoke { .. }
-        | VolumeChange::DeleteLease => {}
     }
     Call::write(Method::Merge, path(Some(volume)), &body)
 }

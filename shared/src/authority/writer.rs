@@ -17,8 +17,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use pod_safety_fence::quorum_read;
 use pod_safety_fence::{
-    EvidenceReader, FenceStepRequest, MonitorRequest, PolicyStatusUpdate, RemediationRequest, StatusChecker,
-    Step,
+    EvidenceReader, FenceStepRequest, MonitorRequest, PolicyStatusUpdate, RemediationRequest, StatusChecker, Step,
 };
 use pod_safety_leader::outcome::Outcome;
 use pod_safety_proof::ForceDeleteRequest;
@@ -211,18 +210,7 @@ impl Authority {
     /// Starts the worker pools.
     #[must_use]
     pub fn start(parts: Parts) -> Arc<Self> {
-        let Parts {
-            connection,
-            cache,
-            env,
-            config,
-            leadership,
-            journal,
-            events,
-            metrics,
-            transport,
-            identity,
-        } = parts;
+        let Parts { connection, cache, env, config, leadership, journal, events, metrics, transport, identity } = parts;
         metrics.register_steps(Step::NAMES.iter().copied().chain(["monitor", "remediate", "review"]));
         let scales = Scales::start(connection.clone(), Arc::clone(&cache), env.clone());
         let authority = Arc::new(Self {
@@ -291,12 +279,7 @@ impl Authority {
         submitted
     }
 
-    fn submit_missing_node_read(
-        &self,
-        node: Arc<str>,
-        owner: &Arc<dyn CompletionHandler>,
-        now: Mono,
-    ) -> Submitted {
+    fn submit_missing_node_read(&self, node: Arc<str>, owner: &Arc<dyn CompletionHandler>, now: Mono) -> Submitted {
         let mut state = self.state.lock();
         // When the read in flight is answered, only the key that requested it first is woken up.
         if !state.reading_nodes.insert(Arc::clone(&node)) {
@@ -327,15 +310,11 @@ impl Authority {
                 Work::Delete { delete, .. } => state.deletions.forget(&delete.pod.uid),
                 Work::Update { uid } => state.updates.forget(&uid),
                 Work::Fence { request, .. } => state.in_flight_steps.forget(&request.node),
-                Work::Monitor { request, .. } => {
-                    state.in_flight_steps.forget(&fence_steps::device_flow(&request))
-                }
+                Work::Monitor { request, .. } => state.in_flight_steps.forget(&fence_steps::device_flow(&request)),
                 Work::Remediate { request, .. } => {
                     state.in_flight_steps.forget(&fence_steps::remediation_flow(&request))
                 }
-                Work::Review { request, .. } => {
-                    state.in_flight_steps.forget(&fence_steps::policy_flow(&request))
-                }
+                Work::Review { request, .. } => state.in_flight_steps.forget(&fence_steps::policy_flow(&request)),
             }
         }
         self.set_queued(&state);
@@ -414,8 +393,7 @@ impl Authority {
                 _ => None,
             };
             // Status checks and switching of devices take minutes and write little.
-            let _busy =
-                matches!(pool, WorkerPool::Default | WorkerPool::Nodes).then(|| self.events.begin_writing());
+            let _busy = matches!(pool, WorkerPool::Default | WorkerPool::Nodes).then(|| self.events.begin_writing());
             self.busy.fetch_add(1, Ordering::SeqCst);
             self.metrics.in_flight.inc();
             match work {

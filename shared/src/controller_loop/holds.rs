@@ -54,11 +54,7 @@ impl Holds {
     ///
     /// # Errors
     /// Two metrics have the same name, which is a defect of this program.
-    pub fn new(
-        journal: Arc<Journal>,
-        events: Recorder,
-        registry: &Registry,
-    ) -> Result<Arc<Self>, MetricsError> {
+    pub fn new(journal: Arc<Journal>, events: Recorder, registry: &Registry) -> Result<Arc<Self>, MetricsError> {
         let gauge = IntGaugeVec::new(
             Opts::new(
                 "pod_safety_holds",
@@ -120,10 +116,7 @@ impl Holds {
             self.gauge.with_label_values(&[controller, hold.reason()]).inc();
             let (reason, message, event) = (hold.reason(), hold.to_string(), hold.event());
             let counts_down = hold.counts_down();
-            after.insert(
-                slot,
-                CurrentHold { controller, subject, reason, message, since, event, counts_down },
-            );
+            after.insert(slot, CurrentHold { controller, subject, reason, message, since, event, counts_down });
         }
         if emit_events {
             let over = before.iter().filter(|(slot, held)| held.counts_down && !after.contains_key(*slot));
@@ -140,8 +133,7 @@ impl Holds {
         if deleted.contains(&pod.uid) {
             return;
         }
-        let (object, message) =
-            (InvolvedObject::Pod(pod.clone()), format!("Cancelling deletion of Pod {pod}"));
+        let (object, message) = (InvolvedObject::Pod(pod.clone()), format!("Cancelling deletion of Pod {pod}"));
         let (reporter, reason) = TAINT_MANAGER_EVICTION;
         self.events.record(Event::new(reporter, object, EventType::Normal, reason, message));
     }
@@ -170,8 +162,7 @@ impl Holds {
             Subject::Node(_) | Subject::Everything => return,
         };
         let Some((kind, reason)) = event else { return };
-        let message =
-            if reason == FORCE_DELETE_HELD { format!("{held}: {message}") } else { message.to_owned() };
+        let message = if reason == FORCE_DELETE_HELD { format!("{held}: {message}") } else { message.to_owned() };
         self.events.record(Event::new(ReportingController::Own, object, kind, reason, message));
     }
 

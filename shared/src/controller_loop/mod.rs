@@ -24,8 +24,7 @@ pub use reason::{FORCE_DELETE_HELD, HoldReason, NodeUnreadable};
 use work_queue::WorkQueue;
 
 use crate::authority::{
-    Authority, CompletionHandler, ForceDeleteRequest, GracefulDeleteRequest, Intent, Outcome, Submitted,
-    Update,
+    Authority, CompletionHandler, ForceDeleteRequest, GracefulDeleteRequest, Intent, Outcome, Submitted, Update,
 };
 use crate::cache::{Cache, Change, FreshnessError, Subscriber, View};
 use crate::clock::{Env, Mono};
@@ -278,11 +277,8 @@ impl<C: Controller> ControllerLoop<C> {
                 if pause.is_some() {
                     std::future::pending().await
                 } else {
-                    futures::future::select(
-                        Box::pin(self.work_queue.wait_for_work()),
-                        Box::pin(leadership_gained),
-                    )
-                    .await
+                    futures::future::select(Box::pin(self.work_queue.wait_for_work()), Box::pin(leadership_gained))
+                        .await
                 }
             };
             let wait = env.timeout_at(
@@ -358,8 +354,7 @@ impl<C: Controller> ControllerLoop<C> {
             let state = self.context.cache.read().view().state(kind).clone();
             all &= state.synced || state.unserved;
             let stuck = !state.synced && state.problem.is_some();
-            let hold =
-                stuck.then_some((Subject::Everything, C::Hold::from(FreshnessError::NotSynced { kind })));
+            let hold = stuck.then_some((Subject::Everything, C::Hold::from(FreshnessError::NotSynced { kind })));
             let holds = hold.into_iter().collect();
             self.context.holds.replace(
                 C::NAME,

@@ -100,13 +100,10 @@ fn start(
     let (context, metrics) = context(&world, mode, &leadership, &env, &api);
     let (journal, holds) = (Arc::clone(&context.journal), Arc::clone(&context.holds));
     let toy = Toy { decide: Arc::new(decide), decided: Arc::default(), ended: Arc::default() };
-    let (beats, stop, ended) =
-        (LoopHeartbeats::default(), watch::Sender::new(false), Arc::new(Mutex::new(false)));
+    let (beats, stop, ended) = (LoopHeartbeats::default(), watch::Sender::new(false), Arc::new(Mutex::new(false)));
     let drive = ControllerLoop::new(toy.clone(), context);
-    let (run, over) = (
-        drive.run(beats.register("toy", env.now()), leadership.subscribe(), stop.subscribe()),
-        Arc::clone(&ended),
-    );
+    let (run, over) =
+        (drive.run(beats.register("toy", env.now()), leadership.subscribe(), stop.subscribe()), Arc::clone(&ended));
     env.spawner.spawn(
         "toy",
         Box::pin(async move {
@@ -231,8 +228,7 @@ async fn bug_leadership_gained_while_the_loop_slept_decided_nothing() {
 async fn the_loop_does_not_spin_after_the_election_ends() {
     let fixture = start(World::listed(), Mode::Guard, Leadership::none(), nothing);
     let (stop, (_, closed)) = (watch::Sender::new(false), watch::channel(false));
-    let (context, _metrics) =
-        context(&fixture.world, Mode::Guard, &fixture.leadership, &fixture.env, &fixture.api);
+    let (context, _metrics) = context(&fixture.world, Mode::Guard, &fixture.leadership, &fixture.env, &fixture.api);
     let run = ControllerLoop::new(fixture.toy.clone(), context).run(
         fixture.beats.register("other", fixture.env.now()),
         closed,
@@ -261,8 +257,7 @@ async fn an_intent_is_executed_and_its_outcome_is_delivered() {
 #[tokio::test(start_paused = true)]
 async fn a_key_that_requested_many_pods_is_deferred_while_they_leave() {
     let many = |_: &str, _| {
-        let intents =
-            (0..500).flat_map(|number| force_delete_decision(&format!("p{number}")).intents).collect();
+        let intents = (0..500).flat_map(|number| force_delete_decision(&format!("p{number}")).intents).collect();
         Decision { intents, ..Decision::default() }
     };
     let fixture = start(World::listed(), Mode::Observe, Leadership::always(), many);
@@ -276,8 +271,7 @@ async fn a_key_that_requested_many_pods_is_deferred_while_they_leave() {
 
 #[tokio::test(start_paused = true)]
 async fn observe_mode_writes_nothing_and_records_the_dry_run_once() {
-    let fixture =
-        start(World::listed(), Mode::Observe, Leadership::always(), |key, _| force_delete_decision(key));
+    let fixture = start(World::listed(), Mode::Observe, Leadership::always(), |key, _| force_delete_decision(key));
     fixture.apply(&pod("a").terminating());
     advance(1.0).await;
     fixture.apply(&pod("a").terminating().running().rv(11));
@@ -288,8 +282,7 @@ async fn observe_mode_writes_nothing_and_records_the_dry_run_once() {
     advance(301.0).await;
     fixture.apply(&pod("a").terminating());
     advance(1.0).await;
-    let again =
-        fixture.written().into_iter().filter(|(action, _)| *action == Action::WouldForceDelete).count();
+    let again = fixture.written().into_iter().filter(|(action, _)| *action == Action::WouldForceDelete).count();
     assert!(again >= 2, "a pod that came back is news: {again}");
 }
 

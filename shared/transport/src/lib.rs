@@ -87,8 +87,7 @@ impl fmt::Debug for Secret {
 
 /// Parts of the names of parameters whose values are secret. `key` is not among them: it would match other
 /// parameters.
-const SECRET_NAMES: [&str; 8] =
-    ["passw", "secret", "token", "community", "apikey", "api_key", "private_key", "_kg"];
+const SECRET_NAMES: [&str; 8] = ["passw", "secret", "token", "community", "apikey", "api_key", "private_key", "_kg"];
 
 /// Whether a parameter of this name is a password, a token or a key.
 #[must_use]

@@ -85,9 +85,7 @@ mod tests {
         let read = |text: &str| MachineUuid::parse(text).unwrap();
         assert!(read(one).is_same(read("44454c4c-5100-1036-8052-b4c04f4d3132")));
         assert!(!read(one).is_same(read("4c4c4544-0051-3610-8052-b4c04f4d3133")));
-        for wrong in
-            ["", "uuid-1", "4c4c4544-0051-3610-8052-b4c04f4d313", "4c4c4544-0051-3610-8052-b4c04f4d313g"]
-        {
+        for wrong in ["", "uuid-1", "4c4c4544-0051-3610-8052-b4c04f4d313", "4c4c4544-0051-3610-8052-b4c04f4d313g"] {
             assert_eq!(MachineUuid::parse(wrong), None, "{wrong}");
         }
     }

@@ -267,15 +267,11 @@ impl Agent {
         match round {
             // Such a pet is allowed. It is skipped because the next one has the same effect, and this one would be
             // late.
-            Round::Granted { sent } if now.saturating_sub(sent) > self.times.interval => {
-                self.start_round(now)
-            }
+            Round::Granted { sent } if now.saturating_sub(sent) > self.times.interval => self.start_round(now),
             Round::Granted { .. } => Order::Pet,
             Round::Doubtful { due, .. } | Round::Due { due } if now < due => Order::Wait(due),
             Round::Doubtful { .. } => Order::Read,
-            Round::Due { .. }
-                if self.stopped && now >= self.epoch_granted_at.saturating_add(self.times.settle) =>
-            {
+            Round::Due { .. } if self.stopped && now >= self.epoch_granted_at.saturating_add(self.times.settle) => {
                 Order::Release
             }
             Round::Due { .. } => self.start_round(now),
@@ -322,9 +318,7 @@ impl Agent {
         match (order, answer) {
             (Order::Read, Answer::Lease(lease)) => self.on_read(lease),
             (Order::Read, _) => self.on_read_failed(now),
-            (Order::Write(record, _), Answer::Written(version)) => {
-                self.on_written(now, record.state, version)
-            }
+            (Order::Write(record, _), Answer::Written(version)) => self.on_written(now, record.state, version),
             (Order::Write(..), _) => self.on_write_failed(now),
             (Order::Open, Answer::Opened(device)) => self.on_opened(now, device),
             (Order::Open, _) => self.on_open_failed(now),
@@ -375,9 +369,7 @@ impl Agent {
                 self.lease = Some(version);
                 self.accept_grant(sent, state);
             }
-            _ if version.is_some() && self.lease == Some(version) => {
-                self.stage = Stage::Armed(Round::Sent { sent })
-            }
+            _ if version.is_some() && self.lease == Some(version) => self.stage = Stage::Armed(Round::Sent { sent }),
             _ => self.start_ending(),
         }
     }
@@ -386,9 +378,7 @@ impl Agent {
         let due = self.next_attempt(now);
         match self.stage {
             Stage::Begin { .. } => self.stage = Stage::Begin { due },
-            Stage::Armed(Round::Doubtful { sent, .. }) => {
-                self.stage = Stage::Armed(Round::Doubtful { sent, due })
-            }
+            Stage::Armed(Round::Doubtful { sent, .. }) => self.stage = Stage::Armed(Round::Doubtful { sent, due }),
             Stage::Ended(_) => self.stage = Stage::Ended(Ended::Prove { due }),
             Stage::Unarmed { .. } | Stage::Armed(_) | Stage::Ending(_) | Stage::Fenced | Stage::Left => {}
         }
@@ -424,9 +414,7 @@ impl Agent {
         let due = self.next_attempt(now);
         match self.stage {
             Stage::Begin { .. } => (self.lease, self.stage) = (None, Stage::Begin { due }),
-            Stage::Armed(Round::Sent { sent }) => {
-                self.stage = Stage::Armed(Round::Doubtful { sent, due: now })
-            }
+            Stage::Armed(Round::Sent { sent }) => self.stage = Stage::Armed(Round::Doubtful { sent, due: now }),
             Stage::Ended(_) => self.stage = Stage::Ended(Ended::Prove { due }),
             Stage::Unarmed { .. } | Stage::Armed(_) | Stage::Ending(_) | Stage::Fenced | Stage::Left => {}
         }
@@ -435,9 +423,7 @@ impl Agent {
     fn on_opened(&mut self, now: Duration, device: Arc<Device>) {
         self.device = Some(device);
         match self.stage {
-            Stage::Unarmed { .. } => {
-                (self.granted_at, self.stage) = (now, Stage::Armed(Round::Due { due: now }))
-            }
+            Stage::Unarmed { .. } => (self.granted_at, self.stage) = (now, Stage::Armed(Round::Due { due: now })),
             Stage::Ended(_) => self.stage = Stage::Ended(Ended::Read),
             Stage::Begin { .. } | Stage::Armed(_) | Stage::Ending(_) | Stage::Fenced | Stage::Left => {}
         }

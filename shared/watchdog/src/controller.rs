@@ -131,11 +131,9 @@ impl LeaseWatch {
             return;
         }
         // The revoked grant is the observed one: there was no later one.
-        let grant =
-            |sight: &&Observation| record.state == State::Revoked && sight.record.is_grant_of(&record);
+        let grant = |sight: &&Observation| record.state == State::Revoked && sight.record.is_grant_of(&record);
         let first = self.observation.as_ref().filter(grant).map_or(now, |sight| sight.first_seen);
-        self.observation =
-            Some(Observation { version: Arc::clone(&seen.version), record, first_seen: first });
+        self.observation = Some(Observation { version: Arc::clone(&seen.version), record, first_seen: first });
     }
 
     /// Records that the Lease does not exist.
@@ -160,10 +158,7 @@ impl LeaseWatch {
 
     /// Records that the API server confirmed the revocation, with this resourceVersion.
     pub fn confirm_revocation(&mut self, now: Duration, revocation: &Revocation, version: Version) {
-        self.observe(
-            now,
-            &ObservedLease { version: Arc::clone(&version), record: Some(revocation.record.clone()) },
-        );
+        self.observe(now, &ObservedLease { version: Arc::clone(&version), record: Some(revocation.record.clone()) });
         self.revoked = Some((version, now));
     }
 
@@ -194,8 +189,7 @@ impl LeaseWatch {
         let device = sight.record.device.as_ref().ok_or(Refusal::NotArmed(State::Unarmed))?;
         let wait = terms.wait_time(device)?;
         let after = self.revoked.as_ref().filter(|(version, _)| *version == sight.version).map(|(_, at)| *at);
-        let until =
-            sight.first_seen.checked_add(wait).ok_or(Refusal::Timeout(wait))?.max(after.unwrap_or_default());
+        let until = sight.first_seen.checked_add(wait).ok_or(Refusal::Timeout(wait))?.max(after.unwrap_or_default());
         if now < until { Err(Refusal::Until(until)) } else { Ok(Arc::clone(device)) }
     }
 }

@@ -169,12 +169,8 @@ trait Named: Copy + PartialEq + Sized + 'static {
 }
 
 impl Named for State {
-    const NAMES: &'static [(Self, &'static str)] = &[
-        (Self::Unarmed, "Unarmed"),
-        (Self::Armed, "Armed"),
-        (Self::Revoked, "Revoked"),
-        (Self::Disarmed, "Disarmed"),
-    ];
+    const NAMES: &'static [(Self, &'static str)] =
+        &[(Self::Unarmed, "Unarmed"), (Self::Armed, "Armed"), (Self::Revoked, "Revoked"), (Self::Disarmed, "Disarmed")];
 }
 
 impl Named for Class {
@@ -297,10 +293,7 @@ impl BootSurvival {
     pub fn from_annotations(annotations: &BTreeMap<String, String>) -> Option<Self> {
         let from = Annotations(annotations);
         let millis = from.parsed("earlier-boot-survived-milliseconds").ok()?;
-        Some(Self {
-            boot: from.text("earlier-boot-id").ok()?.into(),
-            outlived: Duration::from_millis(millis),
-        })
+        Some(Self { boot: from.text("earlier-boot-id").ok()?.into(), outlived: Duration::from_millis(millis) })
     }
 }
 
@@ -393,8 +386,7 @@ mod tests {
 
     #[test]
     fn attack_a_newline_in_a_process_name_adds_no_line_about_another_pod() {
-        let leftover =
-            vec![("uid-a".to_owned(), "process 7 (x\nuid-b ended)\u{1b}".to_owned() + &"é".repeat(300))];
+        let leftover = vec![("uid-a".to_owned(), "process 7 (x\nuid-b ended)\u{1b}".to_owned() + &"é".repeat(300))];
         let all = PodReport { checked_round: 3, terminated: Vec::new(), leftover }.to_annotations();
         let [(name_of_round, round), (name, text)] = &all[..] else { panic!("{all:?}") };
         assert_eq!((&**name_of_round, &**round), ("watchdog.pod-safety.dev/pods-looked", "3"));

@@ -59,10 +59,7 @@ fn lemma(wait: &str, rules: &[&str]) {
 
 fn variant(wait: &str, from: &str, rules: &[&str]) {
     let schedule = runs_after(wait, from, rules);
-    println!(
-        "{}",
-        schedule.unwrap_or_else(|| panic!("no schedule breaks it: what it leaves out is not needed"))
-    );
+    println!("{}", schedule.unwrap_or_else(|| panic!("no schedule breaks it: what it leaves out is not needed")));
 }
 
 #[test]
@@ -124,7 +121,8 @@ fn variant_pet_before_the_acknowledgement() {
 /// A separate feeder pets until it is stopped: three more pets are enough to break the bound.
 #[test]
 fn variant_a_separate_feeder() {
-    let feeder = "(declare-const f1 Real) (declare-const f2 Real) (assert (<= pet f1 (+ pet D))) (assert (<= f1 f2 (+ f1 D)))
+    let feeder =
+        "(declare-const f1 Real) (declare-const f2 Real) (assert (<= pet f1 (+ pet D))) (assert (<= f1 f2 (+ f1 D)))
         (assert (<= f2 closed (+ f2 D))) (assert (<= closed dies (+ closed D)))";
     variant(THRICE, "seen", &[IN_TURN, feeder]);
 }

@@ -30,26 +30,10 @@ fn planted(plant: Plant, scope: &Scope) {
 }
 
 /// Three writes of agents reach the API server: two grants with a promise, or three after an end of pods.
-const BUDGET: FaultBudget = FaultBudget {
-    writes: 3,
-    lost: 0,
-    crashes: 0,
-    leaves: 0,
-    stuck: 0,
-    boots: 0,
-    pauses: 0,
-    restarts: 0,
-    restores: 0,
-};
-const LINUX: Scope = Scope {
-    budget: BUDGET,
-    horizon: 10,
-    machines: 1,
-    timeout: 1,
-    pings_on_close: true,
-    again: false,
-    plant: None,
-};
+const BUDGET: FaultBudget =
+    FaultBudget { writes: 3, lost: 0, crashes: 0, leaves: 0, stuck: 0, boots: 0, pauses: 0, restarts: 0, restores: 0 };
+const LINUX: Scope =
+    Scope { budget: BUDGET, horizon: 10, machines: 1, timeout: 1, pings_on_close: true, again: false, plant: None };
 /// A device that is not pinged when it is closed: the wait is shorter, and so is the search.
 const KEEPER: Scope = Scope { pings_on_close: false, horizon: 8, ..LINUX };
 /// A longer period, for what needs more than one tick between two pets.
@@ -62,10 +46,8 @@ const STUCK: Scope = Scope { budget: FaultBudget { stuck: 1, ..BUDGET }, ..KEEPE
 const BOOT: Scope = Scope { budget: FaultBudget { boots: 1, ..BUDGET }, ..KEEPER };
 const RESTART: Scope = Scope { budget: FaultBudget { restarts: 1, ..BUDGET }, ..KEEPER };
 const RESTORE: Scope = Scope { budget: FaultBudget { restores: 1, ..BUDGET }, horizon: 7, ..KEEPER };
-const PAUSE: Scope =
-    Scope { budget: FaultBudget { pauses: 2, ..BUDGET }, horizon: 10, again: true, ..KEEPER };
-const SAME_IDENTITY: Scope =
-    Scope { budget: FaultBudget { writes: 2, ..BUDGET }, machines: 2, horizon: 4, ..KEEPER };
+const PAUSE: Scope = Scope { budget: FaultBudget { pauses: 2, ..BUDGET }, horizon: 10, again: true, ..KEEPER };
+const SAME_IDENTITY: Scope = Scope { budget: FaultBudget { writes: 2, ..BUDGET }, machines: 2, horizon: 4, ..KEEPER };
 
 /// The agent is suspended between any two steps, and dies once.
 #[test]
@@ -130,10 +112,7 @@ fn planted_one_period() {
 
 #[test]
 fn planted_two_periods() {
-    planted(
-        Plant::TwoPeriods,
-        &Scope { budget: FaultBudget { crashes: 1, ..SLOW.budget }, horizon: 7, ..SLOW },
-    );
+    planted(Plant::TwoPeriods, &Scope { budget: FaultBudget { crashes: 1, ..SLOW.budget }, horizon: 7, ..SLOW });
 }
 
 #[test]
@@ -163,10 +142,7 @@ fn planted_gate_open() {
 
 #[test]
 fn planted_opens_first() {
-    planted(
-        Plant::OpensFirst,
-        &Scope { budget: FaultBudget { writes: 2, crashes: 2, ..BUDGET }, horizon: 7, ..LINUX },
-    );
+    planted(Plant::OpensFirst, &Scope { budget: FaultBudget { writes: 2, crashes: 2, ..BUDGET }, horizon: 7, ..LINUX });
 }
 
 #[test]

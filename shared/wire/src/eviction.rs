@@ -183,8 +183,7 @@ pub struct FieldsV1 {
 
 impl Serialize for FieldsV1 {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let value: Option<serde_json::Value> =
-            self.raw.as_deref().and_then(|raw| serde_json::from_slice(raw).ok());
+        let value: Option<serde_json::Value> = self.raw.as_deref().and_then(|raw| serde_json::from_slice(raw).ok());
         value.serialize(serializer)
     }
 }
@@ -198,8 +197,7 @@ impl<'de> Deserialize<'de> for FieldsV1 {
 
 /// Whether this set of fields has `f:status` with `f:targetResponders`.
 fn owns_target_responders(fields: &FieldsV1) -> bool {
-    let read: Option<serde_json::Value> =
-        fields.raw.as_deref().and_then(|raw| serde_json::from_slice(raw).ok());
+    let read: Option<serde_json::Value> = fields.raw.as_deref().and_then(|raw| serde_json::from_slice(raw).ok());
     read.is_some_and(|all| all.pointer("/f:status/f:targetResponders").is_some())
 }
 
@@ -241,8 +239,7 @@ mod tests {
         let json = ManagedEviction::from_json(object.to_string().as_bytes()).unwrap();
         assert_eq!(json.managers, ["evictionrequest-controller"]);
         let managed: OnlyManagers = serde_json::from_value(object).unwrap();
-        let protobuf =
-            ManagedEviction::from_protobuf(prost::Message::encode_to_vec(&managed).into()).unwrap();
+        let protobuf = ManagedEviction::from_protobuf(prost::Message::encode_to_vec(&managed).into()).unwrap();
         assert_eq!(protobuf.managers, json.managers);
     }
 }

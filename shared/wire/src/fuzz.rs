@@ -130,8 +130,7 @@ struct AnyExtension {
 
 fn envelope(message: &[u8]) -> Vec<u8> {
     let kind = protobuf::field(1, &[protobuf::field(1, b"v1"), protobuf::field(2, b"Any")].concat());
-    [MAGIC.to_vec(), kind, protobuf::field(2, message), protobuf::field(3, b""), protobuf::field(4, b"")]
-        .concat()
+    [MAGIC.to_vec(), kind, protobuf::field(2, message), protobuf::field(3, b""), protobuf::field(4, b"")].concat()
 }
 
 fn decoded<T: Decode>(encoding: Encoding, body: Vec<u8>) -> Result<T, WireError> {
@@ -250,8 +249,7 @@ fn a_protobuf_list_decodes_the_same_in_pieces() {
         let list = AnyList::decode(message).unwrap();
         let metadata = list.metadata.unwrap_or_default();
         assert_eq!((version, next), (metadata.resource_version, metadata.next));
-        let expected: Vec<Raw> =
-            list.items.into_iter().map(|item| Raw::new(Encoding::Protobuf, item)).collect();
+        let expected: Vec<Raw> = list.items.into_iter().map(|item| Raw::new(Encoding::Protobuf, item)).collect();
         assert_eq!(format!("{items:?}"), format!("{expected:?}"));
     });
 }
@@ -259,9 +257,8 @@ fn a_protobuf_list_decodes_the_same_in_pieces() {
 #[test]
 fn a_json_list_decodes_the_same_in_pieces() {
     fuzz!(1_500, |draw| {
-        let items: Vec<Value> = (0..draw.below(4))
-            .map(|_| serde_json::from_slice(draw.one_of(&ALL).unwrap().json).unwrap())
-            .collect();
+        let items: Vec<Value> =
+            (0..draw.below(4)).map(|_| serde_json::from_slice(draw.one_of(&ALL).unwrap().json).unwrap()).collect();
         let mut list =
             serde_json::json!({ "metadata": { "resourceVersion": "7", "continue": "more" }, "items": items });
         json::vary(draw, &mut list, WORDS);

@@ -219,10 +219,8 @@ mod tests {
     }
 
     fn item() -> impl Strategy<Value = serde_json::Value> {
-        let leaf = prop_oneof![
-            text().prop_map(serde_json::Value::from),
-            any::<i32>().prop_map(serde_json::Value::from)
-        ];
+        let leaf =
+            prop_oneof![text().prop_map(serde_json::Value::from), any::<i32>().prop_map(serde_json::Value::from)];
         let value = leaf.prop_recursive(3, 16, 4, |inner| {
             prop_oneof![
                 proptest::collection::vec(inner.clone(), 0..4).prop_map(serde_json::Value::from),

@@ -30,14 +30,13 @@ pub use codec::{Custom, CustomMeta, Decode, Encoding, Event, Frames, PROTOBUF_FI
 pub use error::WireError;
 pub use eviction::{
     Eviction, EvictionPod, EvictionRequest, EvictionRequestSpec, EvictionRequestStatus, EvictionRequester,
-    EvictionSpec, EvictionStatus, EvictionTarget, FieldsV1, ManagedEviction, ManagedFields, ManagersMeta,
-    OnlyManagers, ResponderStatus, TargetResponder,
+    EvictionSpec, EvictionStatus, EvictionTarget, FieldsV1, ManagedEviction, ManagedFields, ManagersMeta, OnlyManagers,
+    ResponderStatus, TargetResponder,
 };
 pub use list::List;
 pub use messages::{
-    ContainerSpec, ContainerState, ContainerStatus, EvictionResponder, Lease, LeaseSpec, Node, NodeCondition,
-    NodeInfo, NodeSpec, NodeStatus, Pod, PodCondition, PodSpec, PodStatus, Status, StatusCause,
-    StatusDetails, Taint, Toleration,
+    ContainerSpec, ContainerState, ContainerStatus, EvictionResponder, Lease, LeaseSpec, Node, NodeCondition, NodeInfo,
+    NodeSpec, NodeStatus, Pod, PodCondition, PodSpec, PodStatus, Status, StatusCause, StatusDetails, Taint, Toleration,
 };
 pub use meta::{MapKey, ObjectMeta, OnlyMeta, OwnerReference, Presence};
 pub use placement::{
@@ -50,9 +49,8 @@ pub use policy::{
 };
 pub use renewal::Renewal;
 pub use storage::{
-    ClaimReference, ClaimSource, CsiDriver, CsiDriverSpec, CsiSource, PersistentVolume,
-    PersistentVolumeClaim, PersistentVolumeClaimSpec, PersistentVolumeSource, PersistentVolumeSpec,
-    PodVolume, PodVolumeSource, SchedulingGate, VolumeAttachment, VolumeAttachmentSource,
-    VolumeAttachmentSpec, VolumeAttachmentStatus,
+    ClaimReference, ClaimSource, CsiDriver, CsiDriverSpec, CsiSource, PersistentVolume, PersistentVolumeClaim,
+    PersistentVolumeClaimSpec, PersistentVolumeSource, PersistentVolumeSpec, PodVolume, PodVolumeSource,
+    SchedulingGate, VolumeAttachment, VolumeAttachmentSource, VolumeAttachmentSpec, VolumeAttachmentStatus,
 };
 pub use time::Time;

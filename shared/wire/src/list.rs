@@ -223,26 +223,20 @@ mod tests {
     }
 
     fn pod(name: &str) -> Pod {
-        Pod {
-            metadata: Some(ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() }),
-            ..Pod::default()
-        }
+        Pod { metadata: Some(ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() }), ..Pod::default() }
     }
 
     fn protobuf(names: &[String]) -> Vec<u8> {
         let metadata = ListMeta { resource_version: "7".to_owned(), r#continue: "c".to_owned() };
         let list = PodList { metadata: Some(metadata), items: names.iter().map(|name| pod(name)).collect() };
-        let whole =
-            Unknown { type_meta: "PodList".to_owned(), raw: list.encode_to_vec(), ..Unknown::default() };
+        let whole = Unknown { type_meta: "PodList".to_owned(), raw: list.encode_to_vec(), ..Unknown::default() };
         [MAGIC.to_vec(), whole.encode_to_vec()].concat()
     }
 
     fn json(names: &[String]) -> Vec<u8> {
         let items: Vec<Pod> = names.iter().map(|name| pod(name)).collect();
         let metadata = serde_json::json!({ "resourceVersion": "7", "continue": "c" });
-        serde_json::json!({ "kind": "PodList", "metadata": metadata, "items": items })
-            .to_string()
-            .into_bytes()
+        serde_json::json!({ "kind": "PodList", "metadata": metadata, "items": items }).to_string().into_bytes()
     }
 
     fn read(encoding: Encoding, body: &[u8], cut: usize) -> Result<(Vec<Raw>, List), WireError> {

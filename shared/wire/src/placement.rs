@@ -186,10 +186,7 @@ mod tests {
         let texts: Vec<_> = requests.values().map(|one| one.text.as_deref().unwrap()).collect();
         assert_eq!(texts, ["500m", "1Gi", "1"]);
         assert!(spec.affinity.is_some() && spec.topology_spread_constraints.len() == 1);
-        assert_eq!(
-            (spec.scheduling_group.is_some(), spec.eviction_responders[0].priority),
-            (true, Some(10_000))
-        );
+        assert_eq!((spec.scheduling_group.is_some(), spec.eviction_responders[0].priority), (true, Some(10_000)));
     }
 
     #[test]

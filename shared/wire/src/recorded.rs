@@ -40,8 +40,7 @@ impl DecodedFields {
 
 /// Decodes both forms of a recorded object, and lists its blank fields.
 fn recorded<T: Decode + Serialize>(protobuf: &'static [u8], json: &'static [u8]) -> (T, Vec<String>) {
-    let decode =
-        |encoding, bytes| Raw::from_body(encoding, Bytes::from_static(bytes)).unwrap().decode::<T>().unwrap();
+    let decode = |encoding, bytes| Raw::from_body(encoding, Bytes::from_static(bytes)).unwrap().decode::<T>().unwrap();
     let [protobuf, json] = [decode(Encoding::Protobuf, protobuf), decode(Encoding::Json, json)];
     let decoded_fields = |read: &T| {
         let mut fields = DecodedFields::default();

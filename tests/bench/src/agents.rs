@@ -48,8 +48,7 @@ pub(crate) async fn run(plan: Agents) -> Result<String> {
     for &agents in &plan.agents {
         for &interval in &plan.interval {
             print_line(&format!("{agents} agents, a grant each {interval} s"));
-            let row =
-                measure(agents, Duration::from_secs(interval), Duration::from_secs(plan.seconds)).await?;
+            let row = measure(agents, Duration::from_secs(interval), Duration::from_secs(plan.seconds)).await?;
             writeln!(table, "{}", row.line(agents, interval)).context("writing the table")?;
         }
     }
@@ -107,9 +106,7 @@ async fn measure(agents: usize, interval: Duration, length: Duration) -> Result<
     ends.send_replace(true);
     let mut took = Vec::new();
     while let Some(agent) = tasks.join_next().await {
-        took.extend(
-            agent??.into_iter().filter(|(at, _)| (began..began + length).contains(at)).map(|(_, took)| took),
-        );
+        took.extend(agent??.into_iter().filter(|(at, _)| (began..began + length).contains(at)).map(|(_, took)| took));
     }
     took.sort_unstable();
     let late = late.load(Ordering::Relaxed);
@@ -175,10 +172,8 @@ async fn write(client: &Client, node: &str, record: &Record, over: Option<&Versi
         Some(_) => ("PUT", format!("{LEASES}/{}", lease_name(node))),
         None => ("POST", LEASES.to_owned()),
     };
-    let request =
-        http::Request::builder().method(method).uri(&path).header("content-type", "application/json");
-    let answer =
-        client.send(request.body(Body::from(body))?).await.with_context(|| format!("{method} {path}"))?;
+    let request = http::Request::builder().method(method).uri(&path).header("content-type", "application/json");
+    let answer = client.send(request.body(Body::from(body))?).await.with_context(|| format!("{method} {path}"))?;
     let status = answer.status();
     let bytes = answer.into_body().collect().await?.to_bytes();
     anyhow::ensure!(status.is_success(), "{method} {path}: {status}: {}", String::from_utf8_lossy(&bytes));

@@ -33,13 +33,8 @@ impl BackgroundReads {
         let plane = &cluster.plane;
         let kubeconfig = plane.service_account("others", "others").await?;
         let role = ["create", "clusterrole", "others", "--verb=get", "--resource=namespaces"];
-        let binding = [
-            "create",
-            "clusterrolebinding",
-            "others",
-            "--clusterrole=others",
-            "--serviceaccount=others:others",
-        ];
+        let binding =
+            ["create", "clusterrolebinding", "others", "--clusterrole=others", "--serviceaccount=others:others"];
         for args in [&role[..], &binding[..]] {
             // In later runs they exist already.
             plane.kubectl(args).await?;

@@ -54,12 +54,7 @@ struct Metadata {
 }
 
 /// Adds `count` orphans and removes them over `connections`.
-pub(crate) async fn run(
-    cluster: &mut Cluster,
-    plan: &Plan,
-    count: usize,
-    connections: usize,
-) -> Result<Sample> {
+pub(crate) async fn run(cluster: &mut Cluster, plan: &Plan, count: usize, connections: usize) -> Result<Sample> {
     cluster.add_orphans(count).await?;
     cluster.calm().await?;
     let orphans = Arc::new(cluster.orphans().await?);
@@ -70,16 +65,10 @@ pub(crate) async fn run(
     let (began, before) = (Instant::now(), cluster.apiserver_cpu()?);
     remove_all(&client, plan.bare_answers, Cluster::orphans_path(), &orphans, connections).await?;
     let (seconds, apiserver_cpu) = (began.elapsed().as_secs_f64(), cluster.apiserver_cpu()? - before);
-    let sample =
-        Sample::new(Phase::Bare, format!("bare loop, {connections} connections"), format!("{count} orphans"));
-    let sample =
-        others.add_to(sample.with(RATE, number(count) / seconds.max(0.001)).with(API_CPU, apiserver_cpu));
+    let sample = Sample::new(Phase::Bare, format!("bare loop, {connections} connections"), format!("{count} orphans"));
+    let sample = others.add_to(sample.with(RATE, number(count) / seconds.max(0.001)).with(API_CPU, apiserver_cpu));
     let remaining = cluster.orphans_left().await?;
-    ensure!(
-        remaining == 0 && orphans.len() == count,
-        "of {count} orphans {} found, {remaining} left",
-        orphans.len()
-    );
+    ensure!(remaining == 0 && orphans.len() == count, "of {count} orphans {} found, {remaining} left", orphans.len());
     Ok(sample)
 }
 
@@ -99,9 +88,7 @@ pub(crate) async fn remove_all(
         let pods = pods.clone();
         loops.spawn(async move {
             while let Some(orphan) = orphans.get(next.fetch_add(1, Ordering::Relaxed)) {
-                remove(&client, answers, &pods, orphan)
-                    .await
-                    .with_context(|| format!("removing {}", orphan.name))?;
+                remove(&client, answers, &pods, orphan).await.with_context(|| format!("removing {}", orphan.name))?;
             }
             anyhow::Ok(())
         });

@@ -28,12 +28,7 @@ pub(crate) async fn starts(
     Ok(())
 }
 
-async fn start(
-    cluster: &mut Cluster,
-    starter: &mut Starter,
-    plan: &Plan,
-    contender: Contender,
-) -> Result<Sample> {
+async fn start(cluster: &mut Cluster, starter: &mut Starter, plan: &Plan, contender: Contender) -> Result<Sample> {
     cluster.calm().await?;
     let idle = cluster.apiserver_share(plan.idle()).await?;
     let before = cluster.requests().await?;

@@ -130,8 +130,7 @@ impl Cluster {
     /// Deletes the nodes like a cloud provider, and their Leases like the garbage collector. Returns when that began.
     pub(crate) async fn delete_dead_nodes(&self) -> Result<Instant> {
         let admin = self.plane.admin();
-        let (nodes, leases) =
-            (Api::<Node>::all(admin.clone()), Api::<Lease>::namespaced(admin, "kube-node-lease"));
+        let (nodes, leases) = (Api::<Node>::all(admin.clone()), Api::<Lease>::namespaced(admin, "kube-node-lease"));
         let began = Instant::now();
         for name in (0..self.ghosts).map(dead_node) {
             nodes.delete(&name, &DeleteParams::default()).await.context("cannot delete a dead node")?;

@@ -162,12 +162,7 @@ impl Starter {
     }
 
     /// Starts a contender and waits until its caches are synced.
-    pub(crate) async fn start(
-        &mut self,
-        contender: Contender,
-        duty: Duty,
-        cluster: &mut Cluster,
-    ) -> Result<Running> {
+    pub(crate) async fn start(&mut self, contender: Contender, duty: Duty, cluster: &mut Cluster) -> Result<Running> {
         let apiserver_before = cluster.apiserver_cpu()?;
         let skip = length(&cluster.plane.log(KCM))?;
         let started = Instant::now();
@@ -201,12 +196,7 @@ impl Starter {
     }
 
     /// Starts a standby beside the leader, and waits until it is ready: kube-controller-manager lists only when it leads.
-    pub(crate) async fn stand_by(
-        &mut self,
-        contender: Contender,
-        duty: Duty,
-        cluster: &Cluster,
-    ) -> Result<StandBy> {
+    pub(crate) async fn stand_by(&mut self, contender: Contender, duty: Duty, cluster: &Cluster) -> Result<StandBy> {
         let mut process = self.process(contender, duty, cluster).await?;
         if contender == Contender::PodSafety {
             pod_safety_synced(process.program()).await?;

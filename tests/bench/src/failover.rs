@@ -39,12 +39,7 @@ pub(crate) async fn run(
     Ok(())
 }
 
-async fn measure_once(
-    cluster: &mut Cluster,
-    starter: &mut Starter,
-    contender: Contender,
-    round: u16,
-) -> Result<f64> {
+async fn measure_once(cluster: &mut Cluster, starter: &mut Starter, contender: Contender, round: u16) -> Result<f64> {
     let leader = starter.start(contender, Duty::Failover, cluster).await?;
     let standby = starter.stand_by(contender, Duty::Failover, cluster).await?;
     cluster.calm().await?;

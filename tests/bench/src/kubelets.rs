@@ -100,12 +100,7 @@ impl Kubelets {
         let mut tasks = JoinSet::new();
         let share = leases.len().div_ceil(WORKERS).max(1);
         for stored in leases.chunks(share) {
-            tasks.spawn(renew_leases(
-                etcd.clone(),
-                stored.to_vec(),
-                Arc::clone(&renewed),
-                Arc::clone(&states),
-            ));
+            tasks.spawn(renew_leases(etcd.clone(), stored.to_vec(), Arc::clone(&renewed), Arc::clone(&states)));
         }
         Ok(Self { tasks, renewed, leases: states })
     }
@@ -185,8 +180,7 @@ async fn renew_leases(
         for stored_lease in &mut stored {
             ticks.tick().await;
             let node = stored_lease.node();
-            let stopped =
-                |states: &BTreeMap<String, LeaseState>| states.get(&node).is_some_and(|lease| lease.stopped);
+            let stopped = |states: &BTreeMap<String, LeaseState>| states.get(&node).is_some_and(|lease| lease.stopped);
             if stopped(&states.lock().unwrap_or_else(PoisonError::into_inner)) {
                 continue;
             }
@@ -212,8 +206,7 @@ mod tests {
         let lease = Lease { metadata: metadata.clone(), spec: Some(spec) };
         let envelope = Envelope { raw: Some(lease.encode_to_vec()), ..Envelope::default() };
         let value = ByteString([MAGIC, &envelope.encode_to_vec()].concat());
-        let mut stored_lease =
-            StoredLease::decode(Stored { key: ByteString(b"key".to_vec()), value }).unwrap();
+        let mut stored_lease = StoredLease::decode(Stored { key: ByteString(b"key".to_vec()), value }).unwrap();
 
         let value = ByteString(stored_lease.renewed(Duration::new(1_700_000_000, 123_456_789)));
         let after = StoredLease::decode(Stored { key: ByteString(b"key".to_vec()), value }).unwrap().lease;

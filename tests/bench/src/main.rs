@@ -106,8 +106,7 @@ async fn run(plan: Plan) -> Result<()> {
 }
 
 async fn measure(plan: &Plan, starter: &mut Starter, results: &mut Results) -> Result<()> {
-    let of_one =
-        [Phase::Start, Phase::Quiet, Phase::Heartbeats, Phase::Failover, Phase::Removal, Phase::Bare];
+    let of_one = [Phase::Start, Phase::Quiet, Phase::Heartbeats, Phase::Failover, Phase::Removal, Phase::Bare];
     if of_one.into_iter().any(|phase| plan.includes(phase)) {
         measure_on_one(plan, starter, results).await?;
     }

@@ -63,17 +63,14 @@ impl std::str::FromStr for Zone {
 impl Zone {
     async fn server(&self) -> Result<Server> {
         let heartbeats = self.nodes / 10;
-        let args =
-            [("nodes", self.nodes), ("pods", self.pods), ("heartbeats", heartbeats), ("lost", self.lost)];
+        let args = [("nodes", self.nodes), ("pods", self.pods), ("heartbeats", heartbeats), ("lost", self.lost)];
         Server::start(&args).await
     }
 
     fn orphans(&self) -> Vec<Orphan> {
         let size = Size { nodes: self.nodes, pods: self.pods, seed: 1, lost: self.lost };
         let lost = (0..self.pods).filter(|pod| size.is_lost(size.node_of(*pod)));
-        lost.map(|pod| synthetic::pod(size, pod))
-            .map(|(name, uid, version)| Orphan { name, uid, version })
-            .collect()
+        lost.map(|pod| synthetic::pod(size, pod)).map(|(name, uid, version)| Orphan { name, uid, version }).collect()
     }
 }
 
@@ -96,8 +93,7 @@ async fn measure(plan: &Mass, zone: &Zone) -> Result<String> {
         let server = zone.server().await?;
         let (client, began) = (client(&server.kubeconfig()).await?, Instant::now());
         print_line("the bare loop");
-        bare::remove_all(&client, Answers::Json, synthetic::PODS.to_owned(), &orphans, plan.connections)
-            .await?;
+        bare::remove_all(&client, Answers::Json, synthetic::PODS.to_owned(), &orphans, plan.connections).await?;
         number(orphans.len()) / began.elapsed().as_secs_f64()
     };
     print_line("pod-safety");

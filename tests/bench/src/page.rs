@@ -13,8 +13,8 @@ use crate::failover::DECIDED;
 use crate::plan::Phase;
 use crate::report::{bare_loops, dash, format_value, ratio, table};
 use crate::results::{
-    API_CPU, OF_A_CORE, OWN_CPU, Origin, P99, PEAK, RATE, RESIDENT, Results, STATUSES, SYNCED, Sample,
-    each_once, median_of,
+    API_CPU, OF_A_CORE, OWN_CPU, Origin, P99, PEAK, RATE, RESIDENT, Results, STATUSES, SYNCED, Sample, each_once,
+    median_of,
 };
 
 const PAGE: &str = "benchmarks.md";
@@ -196,9 +196,7 @@ fn lines(samples: &[Sample]) -> Vec<Line> {
             let line = line(samples, row, scene);
             let is_beside_kcm = matches!(row.target, Target::Times(_));
             lines.extend((!is_beside_kcm || line.times.is_some()).then_some(line));
-            lines.extend(
-                (row.phase == Phase::Removal).then(|| beside_the_bare_loop(samples, scene)).flatten(),
-            );
+            lines.extend((row.phase == Phase::Removal).then(|| beside_the_bare_loop(samples, scene)).flatten());
         }
     }
     lines
@@ -208,8 +206,7 @@ fn line(samples: &[Sample], row: &Row, scene: &str) -> Line {
     let of = |who: &str, number: &str| median_of(samples, row.phase, scene, who, number);
     let (own, kcm) = (of(PodSafety.name(), row.number), of(Kcm.name(), row.number));
     // An unfinished measurement is a lower bound.
-    let unfinished =
-        of(Kcm.name(), CORRECT_AFTER).filter(|right| of(PodSafety.name(), CORRECT_AFTER) > Some(*right));
+    let unfinished = of(Kcm.name(), CORRECT_AFTER).filter(|right| of(PodSafety.name(), CORRECT_AFTER) > Some(*right));
     let sign = if unfinished.is_some() { "> " } else { "" };
     let times = match row.better {
         Better::Less => ratio(kcm, own),
@@ -238,10 +235,7 @@ fn line(samples: &[Sample], row: &Row, scene: &str) -> Line {
 fn beside_the_bare_loop(samples: &[Sample], scene: &str) -> Option<Line> {
     let loops = bare_loops(samples).into_iter().filter(|(_, of)| *of == scene);
     let rates = loops.filter_map(|(who, _)| median_of(samples, Phase::Bare, scene, who, RATE));
-    let part = ratio(
-        median_of(samples, Phase::Removal, scene, PodSafety.name(), RATE),
-        rates.max_by(f64::total_cmp),
-    )?;
+    let part = ratio(median_of(samples, Phase::Removal, scene, PodSafety.name(), RATE), rates.max_by(f64::total_cmp))?;
     let cells = [
         format!("{scene}: part of the bare loop's pods/s"),
         format_value(Some(part)),

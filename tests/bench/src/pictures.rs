@@ -72,8 +72,7 @@ fn pictures(docs: &Path) -> Result<Vec<(String, String)>> {
     let on_real = |columns| points(&page, BESIDE, columns, |cells| cells[0] != KCM);
     let memory = [own_rows(SIZES, (1, 5), with_pods)?, kcm((2, 4))?].concat();
     let start = [own_rows(SIZES, (1, 3), with_pods)?, kcm((2, 3))?].concat();
-    let lost =
-        [own_rows(SILENT, (0, 3), |cells| cells[1] == "100" && !cells[3].is_empty())?, kcm((1, 6))?].concat();
+    let lost = [own_rows(SILENT, (0, 3), |cells| cells[1] == "100" && !cells[3].is_empty())?, kcm((1, 6))?].concat();
     let removal = [vec![("pod-safety".to_owned(), on_real((1, 5))?)], kcm((1, 5))?].concat();
     let all = [
         ("scale-memory.svg", "Memory at its peak", ["thousands of pods", "MiB"], memory, 1e-3, Even),
@@ -112,20 +111,14 @@ fn pictures(docs: &Path) -> Result<Vec<(String, String)>> {
     ];
     all.into_iter()
         .map(|(file, title, axes, series, unit, axis)| {
-            let picture =
-                render_chart(title, axes, series, unit, axis).with_context(|| format!("drawing {file}"))?;
+            let picture = render_chart(title, axes, series, unit, axis).with_context(|| format!("drawing {file}"))?;
             Ok((file.to_owned(), picture))
         })
         .collect()
 }
 
 /// Two columns of the rows `of` the table with this header, in the order of the first column.
-fn points(
-    page: &str,
-    head: &str,
-    columns: (usize, usize),
-    of: impl Fn(&[&str]) -> bool,
-) -> Result<Vec<(f64, f64)>> {
+fn points(page: &str, head: &str, columns: (usize, usize), of: impl Fn(&[&str]) -> bool) -> Result<Vec<(f64, f64)>> {
     let table = page.split_once(head).with_context(|| format!("no table {head}"))?.1;
     let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
     let mut points = Vec::new();
@@ -149,9 +142,7 @@ fn render_chart(title: &str, axes: [&str; 2], series: Series, unit: f64, axis: A
     let most = |of: fn(&(f64, f64)) -> f64| points().map(of).fold(0.0, f64::max) * 1.08;
     let (most_x, most_y) = (most(|point| point.0) * unit, most(|point| point.1));
     match axis {
-        Axis::Even => {
-            draw_on(title, axes, &series, unit, (0.0..most_x, 0.0..most_y), SeriesLabelPosition::UpperRight)
-        }
+        Axis::Even => draw_on(title, axes, &series, unit, (0.0..most_x, 0.0..most_y), SeriesLabelPosition::UpperRight),
         // Up to the next power of ten.
         Axis::Tens => {
             let tens = (1.0..10f64.powf(most_y.log10().ceil())).log_scale();
@@ -216,8 +207,7 @@ mod tests {
     #[test]
     fn a_table_gives_points_in_order() {
         let page = "| program | nodes | s |\n|---|--:|--:|\n| ours | 20 | 1,000 |\n| kcm | 5 | 7 |\n| ours | 10 | 3 |\n\n| ours | 1 | 1 |\n";
-        let of =
-            |name: &'static str| points(page, "| program | nodes |", (1, 2), move |cells| cells[0] == name);
+        let of = |name: &'static str| points(page, "| program | nodes |", (1, 2), move |cells| cells[0] == name);
         assert_eq!(of("ours").unwrap(), [(10.0, 3.0), (20.0, 1000.0)]);
         assert_eq!(of("kcm").unwrap(), [(5.0, 7.0)]);
         assert!(points(page, "| nothing |", (1, 2), |_| true).is_err());

@@ -226,10 +226,7 @@ impl Plan {
 
     /// The contenders of a phase.
     pub(crate) fn those_of(&self, phase: Phase) -> impl Iterator<Item = Contender> {
-        self.contenders
-            .iter()
-            .copied()
-            .filter(move |contender| self.includes(phase) && contender.takes_part(phase))
+        self.contenders.iter().copied().filter(move |contender| self.includes(phase) && contender.takes_part(phase))
     }
 
     /// The contenders of a removal: see [`QUICK_QUARANTINE`].
@@ -263,10 +260,7 @@ mod tests {
         assert_eq!(plan.orphans, [1_000, 10_000]);
         assert_eq!((plan.quiet(), plan.quarantine()), (Duration::from_secs(120), QUARANTINE));
         assert_eq!((phases(&plan).len(), plan.removers().count()), (9, 2));
-        assert_eq!(
-            Contender::value_variants().iter().filter(|one| one.takes_part(Phase::Heartbeats)).count(),
-            3
-        );
+        assert_eq!(Contender::value_variants().iter().filter(|one| one.takes_part(Phase::Heartbeats)).count(), 3);
         assert_eq!((&*plan.budgets, &*plan.budget_namespaces), (&[1_000, 5_000][..], &[1, 100][..]));
         assert_eq!((plan.connections.len(), plan.rounds), (1, 3));
     }

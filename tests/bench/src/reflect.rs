@@ -73,14 +73,8 @@ struct Identity {
 }
 
 fn identity<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
-    let Identity {
-        name,
-        namespace,
-        uid,
-        resource_version,
-        deletion_timestamp,
-        deletion_grace_period_seconds,
-    } = Identity::deserialize(deserializer)?;
+    let Identity { name, namespace, uid, resource_version, deletion_timestamp, deletion_grace_period_seconds } =
+        Identity::deserialize(deserializer)?;
     Ok(ObjectMeta {
         name,
         namespace,
@@ -136,8 +130,7 @@ lean!(Lease: k8s_openapi::api::coordination::v1::Lease {
 
 async fn reflect(client: Client) -> Result<()> {
     let nodes = start_reflector(Api::<DeserializeGuard<Node>>::all(client.clone()));
-    let leases =
-        start_reflector(Api::<DeserializeGuard<Lease>>::namespaced(client.clone(), "kube-node-lease"));
+    let leases = start_reflector(Api::<DeserializeGuard<Lease>>::namespaced(client.clone(), "kube-node-lease"));
     let config = watcher::Config::default().streaming_lists();
     let pods = Controller::new(Api::<DeserializeGuard<Pod>>::all(client), config);
     let store = pods.store();
@@ -162,10 +155,7 @@ async fn reflect(client: Client) -> Result<()> {
 type Nodes = Store<DeserializeGuard<Node>>;
 
 /// Whether the pod may have to be removed: the first check of a pod garbage collector.
-async fn reconcile(
-    pod: Arc<DeserializeGuard<Pod>>,
-    nodes: Arc<Nodes>,
-) -> Result<Action, std::convert::Infallible> {
+async fn reconcile(pod: Arc<DeserializeGuard<Pod>>, nodes: Arc<Nodes>) -> Result<Action, std::convert::Infallible> {
     if let Ok(pod) = &pod.0 {
         let is_terminal = matches!(pod.status.phase.as_deref(), Some("Succeeded" | "Failed"));
         let node = pod.spec.node_name.as_deref().and_then(|name| nodes.get(&ObjectRef::new(name)));
@@ -196,8 +186,7 @@ where
 }
 
 async fn read_and_drop(client: &Client) -> Result<()> {
-    let paths =
-        ["/api/v1/pods", "/api/v1/nodes", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"];
+    let paths = ["/api/v1/pods", "/api/v1/nodes", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"];
     let versions = futures::future::try_join_all(paths.map(|path| async move {
         let version = version(client, path).await?;
         drain(client, path).await?;
@@ -207,8 +196,7 @@ async fn read_and_drop(client: &Client) -> Result<()> {
     synced()?;
     let watches = paths.into_iter().zip(versions).map(|(path, version)| async move {
         loop {
-            drain(client, &format!("{path}?watch=true&allowWatchBookmarks=true&resourceVersion={version}"))
-                .await?;
+            drain(client, &format!("{path}?watch=true&allowWatchBookmarks=true&resourceVersion={version}")).await?;
         }
     });
     futures::future::try_join_all(watches).await.map(|_: Vec<()>| ())

@@ -28,9 +28,9 @@ pub(crate) fn parse_counters(metrics: &str) -> Requests {
 }
 
 pub(crate) fn between(before: &Requests, after: &Requests) -> Requests {
-    let added = after.iter().map(|(name, count)| {
-        (name.clone(), count.saturating_sub(before.get(name).copied().unwrap_or_default()))
-    });
+    let added = after
+        .iter()
+        .map(|(name, count)| (name.clone(), count.saturating_sub(before.get(name).copied().unwrap_or_default())));
     added.filter(|(_, count)| *count > 0).collect()
 }
 

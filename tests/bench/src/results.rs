@@ -52,16 +52,9 @@ impl Origin {
         let git = std::process::Command::new("git")
             .args(["-C", env!("CARGO_MANIFEST_DIR"), "describe", "--always", "--dirty", "--abbrev=8"])
             .output();
-        let commit =
-            git.map_or_else(|_| String::new(), |git| String::from_utf8_lossy(&git.stdout).trim().to_owned());
+        let commit = git.map_or_else(|_| String::new(), |git| String::from_utf8_lossy(&git.stdout).trim().to_owned());
         let date = jiff::Timestamp::now().strftime("%Y-%m-%d").to_string();
-        Self {
-            command: format!("pod-safety-bench {flags}"),
-            commit,
-            date,
-            machine: Machine::this(),
-            versions,
-        }
+        Self { command: format!("pod-safety-bench {flags}"), commit, date, machine: Machine::this(), versions }
     }
 }
 
@@ -226,8 +219,7 @@ impl std::fmt::Display for Machine {
 impl Machine {
     pub(crate) fn this() -> Self {
         let read = |path| std::fs::read_to_string(path).unwrap_or_default();
-        let memory_kib =
-            field(&read("/proc/meminfo"), "MemTotal").trim_end_matches(" kB").parse().unwrap_or(0_u64);
+        let memory_kib = field(&read("/proc/meminfo"), "MemTotal").trim_end_matches(" kB").parse().unwrap_or(0_u64);
         Self {
             cores: std::thread::available_parallelism().map_or(0, usize::from),
             processor: field(&read("/proc/cpuinfo"), "model name"),

@@ -133,11 +133,8 @@ impl Server {
         let folder = tempfile::tempdir()?;
         let into = format!("--folder={}", folder.path().display());
         let args: Vec<_> = args.iter().map(|(name, value)| format!("--{name}={value}")).collect();
-        let args: Vec<_> = ["serve", &into]
-            .into_iter()
-            .chain(flags.iter().copied())
-            .chain(args.iter().map(String::as_str))
-            .collect();
+        let args: Vec<_> =
+            ["serve", &into].into_iter().chain(flags.iter().copied()).chain(args.iter().map(String::as_str)).collect();
         let process = spawn(&std::env::current_exe()?, &args, &folder.path().join("serve.log"))?;
         let server = Self { _process: process, folder };
         wait(async || server.kubeconfig().exists().then_some(())).await?;

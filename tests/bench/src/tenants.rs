@@ -45,8 +45,7 @@ pub(crate) async fn run(starter: &mut Starter, plan: &Plan, results: &mut Result
     budgets.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
     create::<PodDisruptionBudget>(&admin, [budget(0)]).await?;
     let labels = |_| (0..LABELS).map(|label| (format!("l{label}"), json!(""))).collect::<Map<_, _>>();
-    create::<Pod>(&admin, (0..FAT_PODS).map(|fat| pod(&format!("fat{fat}"), Value::Object(labels(fat)))))
-        .await?;
+    create::<Pod>(&admin, (0..FAT_PODS).map(|fat| pod(&format!("fat{fat}"), Value::Object(labels(fat))))).await?;
     let fat = format!("{FAT_PODS} more pods with {LABELS} labels each");
     measure(&mut cluster, starter, plan, &fat, length, results).await
 }
@@ -129,9 +128,7 @@ async fn change(cluster: &Cluster, length: Duration) -> Result<usize> {
     let mut changes = 0;
     while began.elapsed() < length {
         let patch = json!({ "metadata": { "labels": { "change": changes.to_string() } } });
-        pods.patch("p0", &PatchParams::default(), &Patch::Merge(patch))
-            .await
-            .context("cannot change a pod")?;
+        pods.patch("p0", &PatchParams::default(), &Patch::Merge(patch)).await.context("cannot change a pod")?;
         changes += 1;
         tokio::time::sleep(CHANGE_INTERVAL).await;
     }

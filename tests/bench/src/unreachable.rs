@@ -73,8 +73,7 @@ async fn measure(plan: &Silent, nodes: usize, table: &mut String) -> Result<()> 
     let kubeconfig = server.kubeconfig();
     let mut case = Case { nodes, server: client(&kubeconfig).await?, next: 0 };
     let grace = format!("--node-monitor-grace-period={}s", GRACE.as_secs());
-    let flags =
-        ["--controllers=node-lifecycle", "--mode=replace", "--leader-elect=true", &grace].map(str::to_owned);
+    let flags = ["--controllers=node-lifecycle", "--mode=replace", "--leader-elect=true", &grace].map(str::to_owned);
     let pod_safety = PodSafetyProcess::start(&plan.pod_safety, &kubeconfig, &flags).await?;
     tokio::time::sleep(ALL_RENEWED).await;
     for count in [1, MANY, nodes / 4] {

@@ -33,11 +33,9 @@ fn a_quick_run_measures_and_records_each_phase() {
 
     // Without the PDB phase: kube-controller-manager needs minutes for it at any size.
     let (tables, numbers) = quick(docs.path(), &["--only", "start,quiet,heartbeats,removal,bare"]).unwrap();
-    for line in [
-        "| a cold start: start to synced caches, s |",
-        "| bare loop, 32 connections: 100 orphans |",
-        "100 DELETE pods",
-    ] {
+    for line in
+        ["| a cold start: start to synced caches, s |", "| bare loop, 32 connections: 100 orphans |", "100 DELETE pods"]
+    {
         assert!(tables.contains(line), "{line} is missing:\n{tables}");
     }
     let page = std::fs::read_to_string(page).unwrap();

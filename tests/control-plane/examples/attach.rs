@@ -56,9 +56,7 @@ async fn main() -> Result<()> {
         policies(&plane, "delete").await?;
     }
     let writes = audit.entries()?.into_iter().filter(|entry| {
-        entry.namespace == "pod-safety-volumes"
-            && !["get", "list", "watch"].contains(&&*entry.verb)
-            && entry.code < 400
+        entry.namespace == "pod-safety-volumes" && !["get", "list", "watch"].contains(&&*entry.verb) && entry.code < 400
     });
     let (without, with) = (median(&mut without), median(&mut with));
     print_line(&format!("without the guard  p50 {without:?} of {} attachments", EACH * TURNS))?;
@@ -139,10 +137,7 @@ async fn volume(api: &Client, name: &str) -> Result<()> {
     claims.create(&PostParams::default(), &claim).await?;
     until("the claim is bound", async || {
         let claim = claims.get(name).await.map_err(|error| error.to_string())?;
-        check_that(
-            claim.status.and_then(|status| status.phase).as_deref() == Some("Bound"),
-            "not yet".to_owned(),
-        )
+        check_that(claim.status.and_then(|status| status.phase).as_deref() == Some("Bound"), "not yet".to_owned())
     })
     .await?;
     Ok(())
@@ -151,8 +146,7 @@ async fn volume(api: &Client, name: &str) -> Result<()> {
 /// From the pod on its node to the attached volume; then both are deleted.
 async fn attached(api: &Client, name: &str) -> Result<Duration> {
     let attachments = Api::<VolumeAttachment>::all(api.clone());
-    let version =
-        attachments.list(&ListParams::default()).await?.metadata.resource_version.unwrap_or_default();
+    let version = attachments.list(&ListParams::default()).await?.metadata.resource_version.unwrap_or_default();
     let mut stream = attachments.watch(&WatchParams::default(), &version).await?.boxed();
     let mut pod = objects::pod(NAMESPACE, name).on_node(NODE);
     let volumes = json!([{ "name": "data", "persistentVolumeClaim": { "claimName": name } }]);

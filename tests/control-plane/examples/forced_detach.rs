@@ -17,9 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use pod_safety_control_plane::{
-    AuditLog, Component, ControlPlane, PodSafety, check_that, eventually, observe, until,
-};
+use pod_safety_control_plane::{AuditLog, Component, ControlPlane, PodSafety, check_that, eventually, observe, until};
 use tokio::task::JoinSet;
 
 use hosts::Host;
@@ -48,13 +46,9 @@ struct Cluster {
 async fn main() -> Result<()> {
     let (without, with) = tokio::try_join!(measure_without(), measure_with_pod_safety())?;
     let mut out = std::io::stdout();
-    writeln!(
-        out,
-        "| from the pod's deletion by force, of a node that is cut off | without the guard | with it |"
-    )?;
+    writeln!(out, "| from the pod's deletion by force, of a node that is cut off | without the guard | with it |")?;
     writeln!(out, "|---|---|---|")?;
-    for (what, without, with) in
-        std::iter::zip(without, with).map(|((what, without), (_, with))| (what, without, with))
+    for (what, without, with) in std::iter::zip(without, with).map(|((what, without), (_, with))| (what, without, with))
     {
         writeln!(out, "| {what} | {without} | {with} |")?;
     }
@@ -117,13 +111,9 @@ impl Cluster {
         for host in &hosts {
             running.spawn(Arc::clone(host).run_kubelet(plane.admin()));
         }
-        let args = [
-            "--use-service-account-credentials=true",
-            "--node-monitor-grace-period=8s",
-            "--node-monitor-period=1s",
-        ];
-        let components =
-            [plane.kube_controller_manager(CONTROLLERS, &args).await?, plane.kube_scheduler(&[]).await?];
+        let args =
+            ["--use-service-account-credentials=true", "--node-monitor-grace-period=8s", "--node-monitor-period=1s"];
+        let components = [plane.kube_controller_manager(CONTROLLERS, &args).await?, plane.kube_scheduler(&[]).await?];
         let mut pod_safety = None;
         if guarded {
             objects::policies(&plane).await;
@@ -143,9 +133,8 @@ impl Cluster {
     async fn lose(&self) -> Result<Instant> {
         self.hosts.first().context("no host")?.cut_off().await;
         until("the pod is asked to end", async || {
-            let pod = observe::find_pod(&self.plane.admin(), NAMESPACE, "db-0")
-                .await
-                .map_err(|error| error.to_string())?;
+            let pod =
+                observe::find_pod(&self.plane.admin(), NAMESPACE, "db-0").await.map_err(|error| error.to_string())?;
             check_that(pod.is_some_and(|pod| pod.metadata.deletion_timestamp.is_some()), "not yet".to_owned())
         })
         .await?;

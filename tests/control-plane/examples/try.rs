@@ -14,9 +14,7 @@ use anyhow::Result;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams};
 use pod_safety_control_plane::objects::{NodeExt, PodExt, create_pod, node, pod};
-use pod_safety_control_plane::{
-    ControlPlane, Options, PodSafety, binary, check_that, kubelet, observe, tool, until,
-};
+use pod_safety_control_plane::{ControlPlane, Options, PodSafety, binary, check_that, kubelet, observe, tool, until};
 use serde_json::Value;
 
 const NAMESPACE: &str = "shop";
@@ -41,18 +39,14 @@ async fn main() -> Result<()> {
     ))?;
     create_objects(&plane).await?;
     let mut pod_safety = start(&plane).await?;
-    print_line(
-        "$ kubectl delete node worker-b worker-c        (worker-b is off; the kubelet of worker-c lives on)\n",
-    )?;
+    print_line("$ kubectl delete node worker-b worker-c        (worker-b is off; the kubelet of worker-c lives on)\n")?;
     for name in ["worker-b", "worker-c"] {
         observe::delete_node(&plane.admin(), name).await?;
     }
     let held = watch(&plane, &pod_safety).await?;
     report(&plane, &pod_safety, &held).await?;
     let status = pod_safety.terminate().await?;
-    print_line(&format!(
-        "\npod-safety stopped ({status}), gave its lease back, and the control plane goes with it."
-    ))
+    print_line(&format!("\npod-safety stopped ({status}), gave its lease back, and the control plane goes with it."))
 }
 
 /// Four nodes, and pods for each case that the pod garbage collector distinguishes.
@@ -74,11 +68,7 @@ async fn create_objects(plane: &ControlPlane) -> Result<()> {
         create_pod(&client, &on(name, node)).await?;
     }
     for job in 1..=5 {
-        create_pod(
-            &client,
-            &pod(NAMESPACE, &format!("job-{job}")).on_node("worker-a").with_phase("Succeeded"),
-        )
-        .await?;
+        create_pod(&client, &pod(NAMESPACE, &format!("job-{job}")).on_node("worker-a").with_phase("Succeeded")).await?;
     }
     create_pod(&client, &pod(NAMESPACE, "never-0").with_finalizer("example.com/backup")).await?;
     plane
@@ -146,9 +136,7 @@ async fn report(plane: &ControlPlane, pod_safety: &PodSafety, held: &[Value]) ->
         line(if subject["pod"].is_null() { &subject["node"] } else { &subject["pod"]["name"] }, hold)?;
     }
     print_line("\nWHAT IS LEFT")?;
-    print_line(
-        &plane.kubectl(&["get", "pods", "-n", NAMESPACE, "-o", "wide", "--no-headers"]).await?.text()?,
-    )?;
+    print_line(&plane.kubectl(&["get", "pods", "-n", NAMESPACE, "-o", "wide", "--no-headers"]).await?.text()?)?;
     print_line("METRICS")?;
     let metrics = pod_safety.get("/metrics").await?.body;
     let is_reported = |line: &&str| {

@@ -48,8 +48,7 @@ impl ControlPlane {
         let create = accounts.create(&PostParams::default(), &account).await;
         existing(create).map_err(Error::api(format!("create the service account {namespace}/{name}")))?;
 
-        let spec =
-            TokenRequestSpec { expiration_seconds: Some(TOKEN_SECONDS), ..TokenRequestSpec::default() };
+        let spec = TokenRequestSpec { expiration_seconds: Some(TOKEN_SECONDS), ..TokenRequestSpec::default() };
         let request = TokenRequest { spec: Some(spec), ..TokenRequest::default() };
         let answer = accounts.create_token_request(name, &PostParams::default(), &request).await;
         let answer = answer.map_err(Error::api(format!("get a token for {namespace}/{name}")))?;
@@ -74,8 +73,7 @@ impl ControlPlane {
 pub async fn client(kubeconfig: &Path) -> Result<Client, Error> {
     let failed = |source| Error::Kubeconfig { path: kubeconfig.to_owned(), source: Box::new(source) };
     let parsed = Kubeconfig::read_from(kubeconfig).map_err(failed)?;
-    let mut config =
-        Config::from_custom_kubeconfig(parsed, &KubeConfigOptions::default()).await.map_err(failed)?;
+    let mut config = Config::from_custom_kubeconfig(parsed, &KubeConfigOptions::default()).await.map_err(failed)?;
     config.default_retry = false;
     Client::try_from(config).map_err(Error::api(format!("make a client for {}", kubeconfig.display())))
 }
@@ -96,12 +94,7 @@ pub(crate) fn user_kubeconfig(
 }
 
 /// For a server beside the API server that accepts anonymous clients, such as a component's health endpoint.
-pub(crate) fn anonymous_kubeconfig(
-    pki: &Pki,
-    server: &str,
-    folder: &Path,
-    port: u16,
-) -> Result<PathBuf, Error> {
+pub(crate) fn anonymous_kubeconfig(pki: &Pki, server: &str, folder: &Path, port: u16) -> Result<PathBuf, Error> {
     write_kubeconfig(pki, server, folder, &format!("anonymous-{port}"), &json!({}))
 }
 
@@ -111,13 +104,7 @@ pub(crate) fn open_kubeconfig(folder: &Path, server: &str, port: u16) -> Result<
 }
 
 /// A kubeconfig is YAML, and JSON is YAML.
-fn write_kubeconfig(
-    pki: &Pki,
-    server: &str,
-    folder: &Path,
-    name: &str,
-    user: &Value,
-) -> Result<PathBuf, Error> {
+fn write_kubeconfig(pki: &Pki, server: &str, folder: &Path, name: &str, user: &Value) -> Result<PathBuf, Error> {
     let cluster = json!({ "server": server, "certificate-authority": pki.authority_file() });
     write_config(folder, name, &cluster, user)
 }
@@ -138,8 +125,7 @@ fn write_config(folder: &Path, name: &str, cluster: &Value, user: &Value) -> Res
 
 /// User names contain colons, and those of nodes any character that a node name may have.
 fn file(folder: &Path, name: &str, kind: &str) -> PathBuf {
-    let safe: String =
-        name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).collect();
+    let safe: String = name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).collect();
     folder.join(format!("{safe}.{kind}"))
 }
 

@@ -94,19 +94,14 @@ impl AuditLog {
         let Some((between, _)) = after.iter().position(to).map(|at| after.split_at(at)) else {
             return Ok(None);
         };
-        let renewal = |entry: &&AuditEntry| {
-            entry.namespace == "kube-system" && entry.matches("patch", "leases", "pod-safety")
-        };
+        let renewal =
+            |entry: &&AuditEntry| entry.namespace == "kube-system" && entry.matches("patch", "leases", "pod-safety");
         Ok(Some(between.iter().filter(renewal).count()))
     }
 
     /// Asserts design §8 about the time after the evidence that a node is off, relative to the time that the evidence took: `done` came no
     /// later after the evidence than the evidence after the incident, plus five seconds.
-    pub fn was_soon_after_evidence(
-        &self,
-        node: &str,
-        done: impl Fn(&AuditEntry) -> bool,
-    ) -> Result<(), String> {
+    pub fn was_soon_after_evidence(&self, node: &str, done: impl Fn(&AuditEntry) -> bool) -> Result<(), String> {
         let made = |resource: &'static str| {
             let begins = format!("{node}-");
             move |entry: &AuditEntry| {

@@ -50,9 +50,7 @@ async fn probe_readiness(at: usize, client: Client, ready_sender: Arc<watch::Sen
     loop {
         let probed = tokio::time::timeout(PROBE_TIMEOUT, apiserver::healthy(&client, "/readyz")).await;
         let now = matches!(probed, Ok(Ok(())));
-        ready_sender.send_if_modified(|ready| {
-            ready.get_mut(at).is_some_and(|was| std::mem::replace(was, now) != now)
-        });
+        ready_sender.send_if_modified(|ready| ready.get_mut(at).is_some_and(|was| std::mem::replace(was, now) != now));
         tokio::time::sleep(PROBE_INTERVAL).await;
     }
 }

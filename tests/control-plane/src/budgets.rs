@@ -37,10 +37,7 @@ pub struct BudgetStatus {
 impl fmt::Display for BudgetStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { allowed, healthy, desired, expected, disrupted, condition, .. } = self;
-        write!(
-            f,
-            "{allowed} allowed: {healthy} healthy, {desired} desired, {expected} expected, {condition}"
-        )?;
+        write!(f, "{allowed} allowed: {healthy} healthy, {desired} desired, {expected} expected, {condition}")?;
         if !disrupted.is_empty() {
             write!(f, ", disrupted {}", disrupted.join(" "))?;
         }
@@ -65,10 +62,7 @@ impl From<&PodDisruptionBudget> for BudgetStatus {
             desired: status.desired_healthy.unwrap_or(0),
             expected: status.expected_pods.unwrap_or(0),
             disrupted: status.disrupted_pods.unwrap_or_default().into_keys().collect(),
-            condition_generation: condition
-                .as_ref()
-                .and_then(|condition| condition.observed_generation)
-                .unwrap_or(0),
+            condition_generation: condition.as_ref().and_then(|condition| condition.observed_generation).unwrap_or(0),
             condition: condition.map_or_else(
                 || "no condition".to_owned(),
                 |condition| {

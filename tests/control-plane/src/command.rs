@@ -36,12 +36,7 @@ impl Output {
 }
 
 /// Runs `program` with `input` on stdin, and collects its output. It is killed if the future is dropped.
-pub(crate) async fn run(
-    program: &Path,
-    args: &[&str],
-    env: &[(&str, &Path)],
-    input: &str,
-) -> Result<Output, Error> {
+pub(crate) async fn run(program: &Path, args: &[&str], env: &[(&str, &Path)], input: &str) -> Result<Output, Error> {
     let name = program.file_name().unwrap_or_default().to_string_lossy();
     let command = format!("{name} {}", args.join(" "));
     let failed = |act| {

@@ -48,11 +48,7 @@ impl DerefMut for Component {
 impl ControlPlane {
     /// Starts kube-controller-manager with these controllers (its `--controllers`, for example
     /// `"pod-garbage-collector-controller,statefulset-controller"`) and waits until it is healthy.
-    pub async fn kube_controller_manager(
-        &self,
-        controllers: &str,
-        extra_args: &[&str],
-    ) -> Result<Component, Error> {
+    pub async fn kube_controller_manager(&self, controllers: &str, extra_args: &[&str]) -> Result<Component, Error> {
         let mut args = vec![
             format!("--controllers={controllers}"),
             format!("--service-account-private-key-file={}", self.pki.token_key_file().display()),
@@ -112,8 +108,7 @@ impl ControlPlane {
     /// Runs kubectl with plugins from one of the folders of `path`.
     pub async fn kubectl_as(&self, path: &OsStr, args: &[&str]) -> Result<Output, Error> {
         let kubeconfig = self.admin_kubeconfig();
-        let env =
-            [("KUBECONFIG", kubeconfig.as_path()), ("HOME", self.folder.path()), ("PATH", Path::new(path))];
+        let env = [("KUBECONFIG", kubeconfig.as_path()), ("HOME", self.folder.path()), ("PATH", Path::new(path))];
         command::run(&tool("kubectl").await?, args, &env, "").await
     }
 
@@ -125,8 +120,7 @@ impl ControlPlane {
             ["compact", flags @ ..] => (Some("compact"), flags),
             flags => (None, flags),
         };
-        let all: Vec<&str> =
-            subcommand.into_iter().chain(["-etcd", &etcd]).chain(flags.iter().copied()).collect();
+        let all: Vec<&str> = subcommand.into_iter().chain(["-etcd", &etcd]).chain(flags.iter().copied()).collect();
         command::run(&tool("loader").await?, &all, &[], "").await?.text()
     }
 

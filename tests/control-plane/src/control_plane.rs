@@ -92,11 +92,8 @@ impl ControlPlane {
         }
         // A single server needs no probes.
         let several = if apiservers.len() > 1 { &*apiservers } else { &[] };
-        let looks = ReadinessProbes::begin(
-            several.iter().map(|server| (server.port.number(), server.client.clone())),
-        );
-        let balancer =
-            if several.is_empty() { None } else { Some(Balancer::open(&looks, Ipv4Addr::LOCALHOST).await?) };
+        let looks = ReadinessProbes::begin(several.iter().map(|server| (server.port.number(), server.client.clone())));
+        let balancer = if several.is_empty() { None } else { Some(Balancer::open(&looks, Ipv4Addr::LOCALHOST).await?) };
         let url = url(balancer.as_ref(), &apiservers);
         let masters = ["system:masters"];
         let kubeconfig = access::user_kubeconfig(&pki, &url, &folder.access(), "admin", &masters)?;
@@ -104,8 +101,7 @@ impl ControlPlane {
         etcd::start(&mut etcd, &folder).await?;
         let options = options.clone();
         let resources = Resources::default();
-        let mut plane =
-            Self { balancer, probes: looks, apiservers, etcd, admin, resources, pki, folder, options };
+        let mut plane = Self { balancer, probes: looks, apiservers, etcd, admin, resources, pki, folder, options };
         plane.start_apiserver().await?;
         Ok(plane)
     }

@@ -69,8 +69,7 @@ pub(crate) async fn start(members: &mut [Member], folder: &Arc<Folder>) -> Resul
     for member in members {
         let address = (std::net::Ipv4Addr::LOCALHOST, member.client.number());
         if let Some(program) = &mut member.program {
-            let listens =
-                async || TcpStream::connect(address).await.map(drop).map_err(|error| error.to_string());
+            let listens = async || TcpStream::connect(address).await.map(drop).map_err(|error| error.to_string());
             program.wait_for("listen", listens).await?;
         }
     }

@@ -73,17 +73,15 @@ mod tests {
 
     #[tokio::test]
     async fn timeout_names_the_last_observation() {
-        let error =
-            eventually::<(), _>("the pod runs", Duration::from_millis(120), async || Err("phase Pending"));
+        let error = eventually::<(), _>("the pod runs", Duration::from_millis(120), async || Err("phase Pending"));
         let text = error.await.unwrap_err().to_string();
         assert!(text.contains("the pod runs") && text.contains("phase Pending"), "{text}");
     }
 
     #[tokio::test]
     async fn a_probe_that_hangs_is_cancelled_at_the_deadline() {
-        let error = eventually::<(), &str>("an answer", Duration::from_millis(100), async || {
-            std::future::pending().await
-        });
+        let error =
+            eventually::<(), &str>("an answer", Duration::from_millis(100), async || std::future::pending().await);
         assert!(error.await.is_err());
     }
 }

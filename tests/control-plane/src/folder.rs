@@ -148,8 +148,7 @@ fn print_line(text: &str) {
 /// Replaces a folder by a copy of another one.
 async fn replace(folder: &Path, by: &Path) -> Result<(), Error> {
     let script = r#"rm -rf "$1" && cp -a "$2" "$1""#;
-    let copy =
-        tokio::process::Command::new("sh").args(["-c", script, "sh"]).arg(folder).arg(by).status().await;
+    let copy = tokio::process::Command::new("sh").args(["-c", script, "sh"]).arg(folder).arg(by).status().await;
     let failed = Error::file("copy", by);
     match copy {
         Ok(status) if status.success() => Ok(()),
@@ -159,8 +158,5 @@ async fn replace(folder: &Path, by: &Path) -> Result<(), Error> {
 }
 
 fn scratch(parent: &Path) -> Result<TempDir, Error> {
-    tempfile::Builder::new()
-        .prefix(PREFIX)
-        .tempdir_in(parent)
-        .map_err(Error::file("create a folder in", parent))
+    tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent).map_err(Error::file("create a folder in", parent))
 }

@@ -15,8 +15,7 @@ pub fn compare_golden(path: &Path, now: &str, variable: &str) -> Result<(), Erro
         read => Some(read.map_err(Error::file("read", path))?),
     };
     let word = std::env::var_os(variable).map(|word| word.to_string_lossy().into_owned());
-    let (verdict, writes) =
-        decide(was.as_deref(), now, word.as_deref(), std::env::var_os(CI).is_some(), variable);
+    let (verdict, writes) = decide(was.as_deref(), now, word.as_deref(), std::env::var_os(CI).is_some(), variable);
     if writes {
         let folder = path.parent().unwrap_or(Path::new("."));
         std::fs::create_dir_all(folder).map_err(Error::file("create", folder))?;
@@ -26,13 +25,7 @@ pub fn compare_golden(path: &Path, now: &str, variable: &str) -> Result<(), Erro
 }
 
 /// The result of the comparison, and whether the file is written.
-fn decide(
-    was: Option<&str>,
-    now: &str,
-    word: Option<&str>,
-    ci: bool,
-    variable: &str,
-) -> (Result<(), String>, bool) {
+fn decide(was: Option<&str>, now: &str, word: Option<&str>, ci: bool, variable: &str) -> (Result<(), String>, bool) {
     match word {
         Some(_) if ci => return (Err(format!("{variable} is set, and CI writes nothing anew")), false),
         Some(word) if word != "1" => {

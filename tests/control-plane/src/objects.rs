@@ -108,16 +108,10 @@ pub fn pod(namespace: &str, name: &str) -> Pod {
         image: Some("registry.example/main:1".to_owned()),
         ..Container::default()
     };
-    let spec = PodSpec {
-        containers: vec![container],
-        termination_grace_period_seconds: Some(30),
-        ..PodSpec::default()
-    };
-    let metadata = ObjectMeta {
-        namespace: Some(namespace.to_owned()),
-        name: Some(name.to_owned()),
-        ..ObjectMeta::default()
-    };
+    let spec =
+        PodSpec { containers: vec![container], termination_grace_period_seconds: Some(30), ..PodSpec::default() };
+    let metadata =
+        ObjectMeta { namespace: Some(namespace.to_owned()), name: Some(name.to_owned()), ..ObjectMeta::default() };
     Pod { metadata, spec: Some(spec), status: None }
 }
 
@@ -252,20 +246,14 @@ async fn report_pod(
     for (header, value) in
         [("impersonate-user", &*format!("system:node:{node}")), ("impersonate-group", "system:masters")]
     {
-        let value = http::HeaderValue::from_str(value)
-            .map_err(|error| failed(kube::Error::HttpError(error.into())))?;
+        let value = http::HeaderValue::from_str(value).map_err(|error| failed(kube::Error::HttpError(error.into())))?;
         request.headers_mut().insert(header, value);
     }
     client.request(request).await.map_err(failed)
 }
 
 /// Writes fields of a pod's status, like a kubelet; unset fields remain.
-pub async fn set_pod_status(
-    client: &Client,
-    namespace: &str,
-    name: &str,
-    status: &PodStatus,
-) -> Result<Pod, Error> {
+pub async fn set_pod_status(client: &Client, namespace: &str, name: &str, status: &PodStatus) -> Result<Pod, Error> {
     let pods = Api::<Pod>::namespaced(client.clone(), namespace);
     let patch = Patch::Strategic(json!({ "status": status }));
     let answer = pods.patch_status(name, &PatchParams::default(), &patch).await;
@@ -310,7 +298,6 @@ pub async fn bind_pod(client: &Client, namespace: &str, name: &str, node: &str) 
         "metadata": { "namespace": namespace, "name": name },
         "target": { "apiVersion": "v1", "kind": "Node", "name": node },
     });
-    let answer =
-        pods.create_subresource::<Value, Value>("binding", name, &PostParams::default(), &binding).await;
+    let answer = pods.create_subresource::<Value, Value>("binding", name, &PostParams::default(), &binding).await;
     answer.map(drop).map_err(failed)
 }

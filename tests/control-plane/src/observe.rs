@@ -44,8 +44,7 @@ pub async fn remaining_pod(client: &Client, namespace: &str, names: &[&str]) -> 
 /// The Events with this reason on a pod, by its name.
 pub async fn events(client: &Client, namespace: &str, pod: &str, reason: &str) -> Result<Vec<Event>, Error> {
     let fields = format!("involvedObject.name={pod},reason={reason}");
-    let (events, params) =
-        (Api::<Event>::namespaced(client.clone(), namespace), ListParams::default().fields(&fields));
+    let (events, params) = (Api::<Event>::namespaced(client.clone(), namespace), ListParams::default().fields(&fields));
     Ok(events.list(&params).await.map_err(Error::api(format!("list the events of {namespace}")))?.items)
 }
 

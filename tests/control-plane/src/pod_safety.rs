@@ -24,11 +24,8 @@ pub const QUICK: [&str; 4] = [
 ];
 
 /// For tests in which leaders die: their lease expires after 3 s.
-pub const SHORT_LEADER_LEASE: [&str; 3] = [
-    "--leader-elect-lease-duration=3s",
-    "--leader-elect-renew-deadline=2s",
-    "--leader-elect-retry-period=500ms",
-];
+pub const SHORT_LEADER_LEASE: [&str; 3] =
+    ["--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms"];
 
 /// A running `pod-safety run`; everything that [`Program`] offers, and its admin server.
 pub struct PodSafety {
@@ -146,10 +143,7 @@ impl PodSafety {
         self.program
             .wait_for("lead", async || {
                 let page = get(port, "/metrics").await.map_err(|error| error.to_string())?;
-                crate::check_that(
-                    sum(&page.body, "leader_election_master_status", &[]) == 1.0,
-                    "not yet".to_owned(),
-                )
+                crate::check_that(sum(&page.body, "leader_election_master_status", &[]) == 1.0, "not yet".to_owned())
             })
             .await
     }
@@ -240,8 +234,7 @@ fn build() -> Result<PathBuf, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     // target/<profile>/deps/<test>, target/<profile>/examples/<example>, or target/<profile>/<program>
     let apart = |folder: &&Path| !folder.ends_with("deps") && !folder.ends_with("examples");
-    let profile =
-        program.ancestors().skip(1).find(apart).ok_or("this program does not lie in a target folder")?;
+    let profile = program.ancestors().skip(1).find(apart).ok_or("this program does not lie in a target folder")?;
     let mut cargo = Command::new(env!("CARGO"));
     // Without the demonstration, as in the container image.
     cargo.args(["build", "--quiet", "--locked", "--workspace", "--no-default-features", "--bin=pod-safety"]);

@@ -32,13 +32,7 @@ pub(crate) const GO_MEMORY: [(&str, &str); 2] = [("GOGC", "off"), ("GOMEMLIMIT",
 
 impl Program {
     /// Starts `path`, with output appended to `<name>.log`.
-    pub(crate) fn start<A, V>(
-        name: &str,
-        path: &Path,
-        args: A,
-        env: V,
-        folder: Arc<Folder>,
-    ) -> Result<Self, Error>
+    pub(crate) fn start<A, V>(name: &str, path: &Path, args: A, env: V, folder: Arc<Folder>) -> Result<Self, Error>
     where
         A: IntoIterator<Item: AsRef<OsStr>>,
         V: IntoIterator<Item = (String, String)>,
@@ -73,8 +67,7 @@ impl Program {
         if self.ended.is_none() {
             // This does not reap the process: until then its PID cannot be reused, so the rest of its process group can be killed safely.
             let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-            let state =
-                waitid(WaitId::Pid(self.group), options).map_err(|error| self.failed("ask about", error))?;
+            let state = waitid(WaitId::Pid(self.group), options).map_err(|error| self.failed("ask about", error))?;
             if state.is_some() {
                 self.reap()?;
             }
@@ -117,12 +110,7 @@ impl Program {
                 Err(observation) => seen = observation,
             }
             if let Some(status) = self.exited()? {
-                return Err(Error::Ended {
-                    program: self.name.clone(),
-                    status,
-                    awaited,
-                    log: self.log_end(),
-                });
+                return Err(Error::Ended { program: self.name.clone(), status, awaited, log: self.log_end() });
             }
             tokio::time::sleep(PAUSE).await;
         }

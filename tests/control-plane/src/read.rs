@@ -64,9 +64,7 @@ impl Resources {
                 for version in list(&group["versions"]) {
                     let root = if name.is_empty() { path.to_owned() } else { format!("{path}/{name}") };
                     let root = format!("{root}/{}", text(&version["version"]));
-                    all.extend(
-                        list(&version["resources"]).map(|resource| from_discovery(resource, name, &root)),
-                    );
+                    all.extend(list(&version["resources"]).map(|resource| from_discovery(resource, name, &root)));
                 }
             }
         }
@@ -114,9 +112,7 @@ impl ControlPlane {
                 Ok(object) => return Ok(Some(object)),
                 Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(None),
                 // The API server answers so for a kind that was just defined; kubectl waits, too.
-                Err(kube::Error::Api(status)) if status.code == 429 => {
-                    tokio::time::sleep(DISCOVERY_ATTEMPTS).await
-                }
+                Err(kube::Error::Api(status)) if status.code == 429 => tokio::time::sleep(DISCOVERY_ATTEMPTS).await,
                 Err(error) => return Err(Error::api(format!("read {path}"))(error)),
             }
         }
@@ -137,13 +133,7 @@ impl ControlPlane {
     }
 
     /// Merges into the status of an object.
-    pub async fn patch_status(
-        &self,
-        kind: &str,
-        namespace: &str,
-        name: &str,
-        status: &Value,
-    ) -> Result<(), Error> {
+    pub async fn patch_status(&self, kind: &str, namespace: &str, name: &str, status: &Value) -> Result<(), Error> {
         let path = format!("{}/status", self.resource(kind).await?.path(namespace, name));
         crate::raw::merge(&self.admin, &path, &serde_json::json!({ "status": status })).await.map(drop)
     }

@@ -51,11 +51,8 @@ impl ControlPlane {
         let port = Port::reserve()?;
         let kubectl = tool("kubectl").await?;
         let failed = |source| Error::Process { act: "listen for", program: name.to_owned(), source };
-        let args = [
-            "proxy".to_owned(),
-            format!("--kubeconfig={}", kubeconfig.display()),
-            format!("--port={}", port.number()),
-        ];
+        let args =
+            ["proxy".to_owned(), format!("--kubeconfig={}", kubeconfig.display()), format!("--port={}", port.number())];
         let mut proxy = self.program(name, &kubectl, args, &[])?;
         let number = port.number();
         proxy
@@ -67,8 +64,7 @@ impl ControlPlane {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(failed)?;
         let failed = |source| Error::Process { act: "listen for", program: name.to_owned(), source };
         let own = listener.local_addr().map_err(failed)?;
-        let kubeconfig =
-            access::open_kubeconfig(&self.folder.access(), &format!("http://{own}"), own.port())?;
+        let kubeconfig = access::open_kubeconfig(&self.folder.access(), &format!("http://{own}"), own.port())?;
         let (rules, waiting) = (Arc::new(watch::Sender::default()), Arc::new(watch::Sender::default()));
         let accepting = tokio::spawn(accept(listener, port, Arc::clone(&rules), Arc::clone(&waiting)));
         Ok(Relay { kubeconfig, rules, waiting, accepting, _proxy: proxy })
@@ -125,8 +121,7 @@ async fn accept(
         let (rules, waiting, number) = (rules.subscribe(), Arc::clone(&waiting), upstream.number());
         connections.spawn(async move {
             let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, number)).await else { return };
-            let ((from_client, to_client), (from_server, to_server)) =
-                (client.into_split(), server.into_split());
+            let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
             let there = forward(from_client, to_server, rules.clone(), Some(waiting));
             let back = forward(from_server, to_client, rules, None);
             tokio::select! {

@@ -21,18 +21,12 @@ pub enum SoleController {
 
 impl ControlPlane {
     /// Starts the controller that writes the statuses of PodDisruptionBudgets.
-    pub async fn disruption_controller(
-        &self,
-        implementation: Implementation,
-    ) -> Result<SoleController, Error> {
+    pub async fn disruption_controller(&self, implementation: Implementation) -> Result<SoleController, Error> {
         self.sole_controller(implementation, "disruption-controller", "disruption", &[]).await
     }
 
     /// Starts the controller that evicts pods for NoExecute taints.
-    pub async fn taint_eviction_controller(
-        &self,
-        implementation: Implementation,
-    ) -> Result<SoleController, Error> {
+    pub async fn taint_eviction_controller(&self, implementation: Implementation) -> Result<SoleController, Error> {
         // kube-controller-manager's implementation looks pods up in an index that the node and DaemonSet controllers create.
         let kcm = "taint-eviction-controller,daemonset-controller";
         self.sole_controller(implementation, kcm, "taint-eviction", &[]).await

@@ -11,8 +11,7 @@ use crate::Error;
 /// `vcenter` or `loader`. The first call builds what is missing, which takes minutes on a new machine.
 pub async fn tool(name: &str) -> Result<PathBuf, Error> {
     // A build blocks, and other tasks of the test may be waiting for answers.
-    let folder =
-        tokio::task::spawn_blocking(folder).await.map_err(|error| Error::Tools(error.to_string()))??;
+    let folder = tokio::task::spawn_blocking(folder).await.map_err(|error| Error::Tools(error.to_string()))??;
     Ok(folder.join(name))
 }
 

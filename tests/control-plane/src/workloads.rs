@@ -38,8 +38,7 @@ pub const REPLICA_SET: Kind = Kind::custom("apps/v1", "ReplicaSet", "replicasets
 /// apps/v1.
 pub const STATEFUL_SET: Kind = Kind::custom("apps/v1", "StatefulSet", "statefulsets");
 /// v1.
-pub const REPLICATION_CONTROLLER: Kind =
-    Kind::custom("v1", "ReplicationController", "replicationcontrollers");
+pub const REPLICATION_CONTROLLER: Kind = Kind::custom("v1", "ReplicationController", "replicationcontrollers");
 /// apps/v1; it has no scale.
 pub const DAEMON_SET: Kind = Kind::custom("apps/v1", "DaemonSet", "daemonsets");
 /// batch/v1; it has no scale.
@@ -171,13 +170,7 @@ pub fn brief_tolerations() -> Value {
 }
 
 /// Sets the number of replicas, like `kubectl scale`.
-pub async fn scale(
-    client: &Client,
-    kind: Kind,
-    namespace: &str,
-    name: &str,
-    replicas: i32,
-) -> Result<(), Error> {
+pub async fn scale(client: &Client, kind: Kind, namespace: &str, name: &str, replicas: i32) -> Result<(), Error> {
     let path = format!("{}/{name}", kind.path(namespace));
     raw::merge(client, &path, &json!({ "spec": { "replicas": replicas } })).await.map(drop)
 }

@@ -2,10 +2,9 @@
 
 /// Characters with a meaning in some format.
 const LETTERS: &[char] = &[
-    'a', 'Z', '0', '9', ' ', '\t', '\n', '\r', '\0', '\u{1b}', '\u{1f}', '"', '\'', '\\', '/', '.', ',', ':',
-    ';', '=', '-', '+', '_', '@', '#', '$', '%', '&', '<', '>', '(', ')', '[', ']', '{', '}', '|', '*', '?',
-    '!', '~', '`', '^', '\u{7f}', '\u{85}', '\u{a0}', 'ö', 'ß', '\u{130}', '\u{2028}', '\u{202e}',
-    '\u{3000}', '€', '\u{fffd}', '😀',
+    'a', 'Z', '0', '9', ' ', '\t', '\n', '\r', '\0', '\u{1b}', '\u{1f}', '"', '\'', '\\', '/', '.', ',', ':', ';', '=',
+    '-', '+', '_', '@', '#', '$', '%', '&', '<', '>', '(', ')', '[', ']', '{', '}', '|', '*', '?', '!', '~', '`', '^',
+    '\u{7f}', '\u{85}', '\u{a0}', 'ö', 'ß', '\u{130}', '\u{2028}', '\u{202e}', '\u{3000}', '€', '\u{fffd}', '😀',
 ];
 
 /// Numbers at the limits of arithmetic.
@@ -179,8 +178,7 @@ mod tests {
 
     #[test]
     fn every_number_of_a_range_is_drawn() {
-        let drawn: std::collections::BTreeSet<usize> =
-            (0..=255).map(|byte| Draw::new(&[byte]).below(5)).collect();
+        let drawn: std::collections::BTreeSet<usize> = (0..=255).map(|byte| Draw::new(&[byte]).below(5)).collect();
         assert_eq!(drawn, (0..5).collect());
         assert_eq!(Draw::new(&[1, 1]).below(1_000), 257);
     }

@@ -106,7 +106,8 @@ mod tests {
     /// Changes without an effect would test nothing.
     #[test]
     fn values_change_in_many_ways() {
-        let seed = json!({ "metadata": { "name": "a", "labels": { "k": "v" } }, "items": [1, { "b": true }], "n": null });
+        let seed =
+            json!({ "metadata": { "name": "a", "labels": { "k": "v" } }, "items": [1, { "b": true }], "n": null });
         let mut seen = BTreeSet::new();
         for number in 0..2_000_u32 {
             let bytes: Vec<u8> = (0..24_u32)

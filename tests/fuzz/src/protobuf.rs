@@ -160,8 +160,7 @@ mod tests {
     #[test]
     fn parse_and_write_round_trips() {
         let message =
-            [field(1, &field(3, b"name")), vec![0x10, 0xac, 0x02], field(40, b""), vec![0x1d, 1, 2, 3, 4]]
-                .concat();
+            [field(1, &field(3, b"name")), vec![0x10, 0xac, 0x02], field(40, b""), vec![0x1d, 1, 2, 3, 4]].concat();
         let fields = parse(&message).unwrap();
         assert_eq!(fields.len(), 4);
         assert_eq!(fields[1].value, Value::Number(300));

@@ -70,8 +70,7 @@ fn run_build_stage(build: &Stage, workdir: &Path, cache: &Path) -> Result<()> {
         // Settings of the developer's own build must not affect the image.
         for (name, _) in std::env::vars_os() {
             let name = name.to_string_lossy().into_owned();
-            let kept =
-                ["CARGO_HOME", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN", "RUST_BACKTRACE"].contains(&name.as_str());
+            let kept = ["CARGO_HOME", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN", "RUST_BACKTRACE"].contains(&name.as_str());
             if !kept && (name.starts_with("CARGO") || name.starts_with("RUST")) {
                 shell.env_remove(&name);
             }

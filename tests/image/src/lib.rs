@@ -60,8 +60,7 @@ impl Dockerfile {
 
     fn stage(&self, from: &Instruction) -> Result<Stage> {
         ensure!(from.options.is_empty(), "FROM with options: {:?}", from.options);
-        let filled =
-            |base: String, (name, value): &(String, String)| base.replace(&format!("${{{name}}}"), value);
+        let filled = |base: String, (name, value): &(String, String)| base.replace(&format!("${{{name}}}"), value);
         let base = self.arguments.iter().fold(from.rest.clone(), filled);
         let (base, name) = match *base.split_whitespace().collect::<Vec<_>>() {
             [base] => (base.to_owned(), None),

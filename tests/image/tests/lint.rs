@@ -76,9 +76,8 @@ fn the_image_of_the_sidecar_has_the_binary_and_another_user() -> Result<()> {
     let (agents, last) = (agents.context("no stage agents")?, file.last()?);
     assert_eq!(agents.only("COPY")?.rest, last.only("COPY")?.rest);
     assert_eq!(agents.only("ENTRYPOINT")?.rest, last.only("ENTRYPOINT")?.rest);
-    let values: Value = serde_saphyr::from_str(&std::fs::read_to_string(
-        repository().join("charts/pod-safety/values.yaml"),
-    )?)?;
+    let values: Value =
+        serde_saphyr::from_str(&std::fs::read_to_string(repository().join("charts/pod-safety/values.yaml"))?)?;
     let user = &values["controllers"]["fencing"]["agents"]["securityContext"]["runAsUser"];
     assert_eq!(agents.only("USER")?.rest, format!("{user}:{user}"));
     Ok(())
@@ -105,10 +104,7 @@ fn no_argument_or_variable_holds_a_secret() -> Result<()> {
         .chain(file.arguments.iter().map(|(name, _)| name.as_str()));
     for name in names.map(str::to_ascii_uppercase) {
         for word in ["SECRET", "TOKEN", "PASSWORD", "PASSWD", "CREDENTIAL", "KEY"] {
-            ensure!(
-                !name.contains(word),
-                "{name} would stay in the image's history: use RUN --mount=type=secret"
-            );
+            ensure!(!name.contains(word), "{name} would stay in the image's history: use RUN --mount=type=secret");
         }
     }
     Ok(())
@@ -126,8 +122,7 @@ fn downloads_and_build_output_are_cached_between_builds() -> Result<()> {
     let build = file.stages.first().context("no stage")?;
     let mounts: Vec<&str> = build.only("RUN")?.option("mount").collect();
     for target in ["/usr/local/cargo/registry", "/src/target"] {
-        let cached =
-            |mount: &&str| mount.starts_with("type=cache,") && mount.contains(&format!("target={target},"));
+        let cached = |mount: &&str| mount.starts_with("type=cache,") && mount.contains(&format!("target={target},"));
         ensure!(mounts.iter().any(cached), "no cache mount for {target} among {mounts:?}");
     }
     Ok(())
@@ -141,12 +136,8 @@ fn build_context_has_only_what_cargo_reads() -> Result<()> {
     let let_in: Vec<&str> = rules.iter().filter_map(|rule| rule.strip_prefix('!')).collect();
     assert_eq!(let_in, ["Cargo.toml", "Cargo.lock", "controllers", "devices", "shared", "charts", "tests"]);
     for below in ["**/target", "**/.git", "**/.cache"] {
-        let position =
-            rules.iter().position(|rule| *rule == below).with_context(|| format!("{below} is let in"))?;
-        ensure!(
-            rules[position..].iter().all(|rule| !rule.starts_with('!')),
-            "a later rule may let {below} in again"
-        );
+        let position = rules.iter().position(|rule| *rule == below).with_context(|| format!("{below} is let in"))?;
+        ensure!(rules[position..].iter().all(|rule| !rule.starts_with('!')), "a later rule may let {below} in again");
     }
     Ok(())
 }

@@ -2,9 +2,7 @@
 //! functions of the kernel decide; the adversary delays, loses and reorders messages.
 
 use pod_safety_model::{Mono, Pod};
-use pod_safety_proof::{
-    AgentRead, Claim, ForceDeleteRequest, Mark, PodVersion, check_claim, verify_pods_ended,
-};
+use pod_safety_proof::{AgentRead, Claim, ForceDeleteRequest, Mark, PodVersion, check_claim, verify_pods_ended};
 use pod_safety_wire::{Encoding, Raw};
 use stateright::{Model, Property};
 
@@ -165,14 +163,7 @@ impl Model for Agents {
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Step>) {
-        actions.extend([
-            Step::Starts,
-            Step::Ends,
-            Step::Reports,
-            Step::Deletes,
-            Step::Sees,
-            Step::Acknowledges,
-        ]);
+        actions.extend([Step::Starts, Step::Ends, Step::Reports, Step::Deletes, Step::Sees, Step::Acknowledges]);
         actions.extend([Step::Restarts, Step::ChecksProcesses, Step::Sends, Step::AgentKilled]);
         actions.extend([Step::Delivers, Step::Claims, Step::Reads, Step::Judges, Step::Releases]);
         for which in 0..u8::try_from(state.sent.len()).unwrap_or_default() {
@@ -220,9 +211,7 @@ impl State {
                 self.runs = true;
             }
             Step::Ends if self.runs => self.runs = false,
-            Step::Reports if self.runs && !self.pod.running && !self.released => {
-                self.write(|pod| pod.running = true)
-            }
+            Step::Reports if self.runs && !self.pod.running && !self.released => self.write(|pod| pod.running = true),
             Step::Deletes if !self.pod.deleted => self.write(|pod| pod.deleted = true),
             Step::Sees if self.pod.deleted => self.saw_deletion = true,
             Step::Acknowledges if self.saw_deletion && self.pod.observed < 2 && !self.released => {
@@ -256,8 +245,7 @@ impl State {
             Step::AgentKilled => {
                 self.kills = self.kills.checked_sub(1)?;
                 // Rounds continue across agent processes, so that rounds of two processes can have equal numbers.
-                self.agent =
-                    Report { epoch: self.agent.epoch + 1, checked_at: 0, ended: false, ..self.agent };
+                self.agent = Report { epoch: self.agent.epoch + 1, checked_at: 0, ended: false, ..self.agent };
                 self.confirmed = true;
             }
             _ => return None,
@@ -300,12 +288,8 @@ impl State {
                 let early = world.plant == Some(Bug::ReadsFirst);
                 self.read = self.lease.filter(|_| early || self.claimed.is_some());
             }
-            Step::Judges if self.read.is_some() && self.claimed == Some(self.cached.version) => {
-                self.verify(world)?
-            }
-            Step::Judges if self.read.is_some() && self.claimed.is_some() => {
-                (self.claimed, self.read) = (None, None)
-            }
+            Step::Judges if self.read.is_some() && self.claimed == Some(self.cached.version) => self.verify(world)?,
+            Step::Judges if self.read.is_some() && self.claimed.is_some() => (self.claimed, self.read) = (None, None),
             Step::Releases if !self.released => {
                 let version = self.evidence.take()?;
                 self.released = version == self.pod.version;

@@ -73,9 +73,7 @@ pub(crate) fn kubelet(world: &mut World, step: Kubelet, scope: &Scope) -> Option
             world.machine.deletion_seen_at = Some(world.now);
             if scope.reports_observed_generation { world.write(|pod| pod.observed = 2) } else { Some(()) }
         }
-        Kubelet::Terminates
-            if on && world.machine.deletion_seen_at.is_some() && !world.machine.terminated =>
-        {
+        Kubelet::Terminates if on && world.machine.deletion_seen_at.is_some() && !world.machine.terminated => {
             world.end(1);
             world.machine.terminated = true;
             Some(())
@@ -170,8 +168,7 @@ pub(crate) fn may_tick(world: &World, scope: &Scope) -> bool {
     if world.is_reporting() && !machine.registered {
         return false;
     }
-    let to_list =
-        world.first_pod().is_some_and(|pod| pod.bound && !pod.failed && (world.runs(1) || !pod.deleted));
+    let to_list = world.first_pod().is_some_and(|pod| pod.bound && !pod.failed && (world.runs(1) || !pod.deleted));
     if world.is_reporting() && to_list && !machine.listed && !machine.terminated {
         return false;
     }

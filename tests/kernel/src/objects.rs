@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use pod_safety_model::{
-    ConditionState, Deletion, Labels, Mono, Phase, Pod, PodKey, Tolerations, Uid, Uncommon,
-};
+use pod_safety_model::{ConditionState, Deletion, Labels, Mono, Phase, Pod, PodKey, Tolerations, Uid, Uncommon};
 use pod_safety_wire::{Encoding, Raw};
 
 use crate::world::{FenceEvidence, Lease, Node, ObservedAt, PodObject};

@@ -166,8 +166,7 @@ pub enum Stream {
 impl Process {
     /// A process that starts, and lists everything.
     pub(crate) fn begin(now: u8, pod: Option<PodObject>, node: Option<Node>, lease: Option<Lease>) -> Self {
-        let seen =
-            |pod: &PodObject| ObservedAt { deletion: if pod.deleted { now } else { 0 }, maybe_known: true };
+        let seen = |pod: &PodObject| ObservedAt { deletion: if pod.deleted { now } else { 0 }, maybe_known: true };
         let pod = pod.map(|object| CachedPod { object, seen: seen(&object) });
         Self {
             pod,
@@ -247,10 +246,8 @@ fn nodes(world: &mut World, now: u8, scope: &Scope) -> Option<()> {
     let unbroken = now - process.last_contact <= scope.break_ticks();
     let gone_at = if let CachedLease::Gone(at) = process.lease { Some(at) } else { None };
     let at = process.renewed_at.unwrap_or(0).max(process.watching_since);
-    let before =
-        (unbroken && scope.follows_heartbeats()).then_some(LastReport { at, until: gone_at.unwrap_or(now) });
-    process.absence =
-        uid.is_none().then_some(Absence { since: now, before, deletion_observed: true, first: None });
+    let before = (unbroken && scope.follows_heartbeats()).then_some(LastReport { at, until: gone_at.unwrap_or(now) });
+    process.absence = uid.is_none().then_some(Absence { since: now, before, deletion_observed: true, first: None });
     Some(())
 }
 
@@ -339,8 +336,7 @@ impl Liveness for View<'_> {
     }
 
     fn reports_deletions(&self, _node: &str) -> bool {
-        self.scope.reports_observed_generation
-            && self.ours.absence.is_some_and(|absence| absence.deletion_observed)
+        self.scope.reports_observed_generation && self.ours.absence.is_some_and(|absence| absence.deletion_observed)
     }
 }
 

@@ -160,8 +160,7 @@ impl Scope {
         let failed = begin == Begin::CalledFailed;
         let observed = u8::from(self.reports_observed_generation && begin != Begin::Unbound);
         let bound = begin != Begin::Unbound;
-        let pod =
-            PodObject { uid: 1, version: 1, bound, deleted: false, observed, running: runs, failed, busy };
+        let pod = PodObject { uid: 1, version: 1, bound, deleted: false, observed, running: runs, failed, busy };
         let node = Node { uid: 1, version: 1, boot: 1, ready: true, tainted: false };
         let lease = Lease { uid: 1, renewed: 0 };
         let machine = Machine {

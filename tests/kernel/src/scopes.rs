@@ -68,11 +68,8 @@ pub const RESTARTS: Scope = Scope {
 };
 
 /// A machine is isolated, or dies and boots again; its Node is deleted meanwhile.
-pub const UNREACHABLE: Scope = Scope {
-    horizon: 5,
-    budget: AdversaryBudget { cuts: 1, node_deletions: 1, outages: 1, boots: 1, ..NONE },
-    ..GONE
-};
+pub const UNREACHABLE: Scope =
+    Scope { horizon: 5, budget: AdversaryBudget { cuts: 1, node_deletions: 1, outages: 1, boots: 1, ..NONE }, ..GONE };
 
 /// A pod that no longer runs, or never ran. Requests arrive late; the process restarts, or another replica leads.
 pub const OWN_DELETION: Scope = Scope {

@@ -128,16 +128,12 @@ impl Model for Scope {
                 Released::Confirmed => Property::<Self>::sometimes("Confirmed releases", |_, world| {
                     world.released == Some(Released::Confirmed)
                 }),
-                Released::KubeletTerminated => {
-                    Property::<Self>::sometimes("KubeletTerminated releases", |_, world| {
-                        world.released == Some(Released::KubeletTerminated)
-                    })
-                }
-                Released::NeverScheduled => {
-                    Property::<Self>::sometimes("NeverScheduled releases", |_, world| {
-                        world.released == Some(Released::NeverScheduled)
-                    })
-                }
+                Released::KubeletTerminated => Property::<Self>::sometimes("KubeletTerminated releases", |_, world| {
+                    world.released == Some(Released::KubeletTerminated)
+                }),
+                Released::NeverScheduled => Property::<Self>::sometimes("NeverScheduled releases", |_, world| {
+                    world.released == Some(Released::NeverScheduled)
+                }),
             });
         }
         all
@@ -212,9 +208,7 @@ impl Scope {
         match step {
             Step::Tick => self.tick(world),
             Step::Kubelet(step) => machine::kubelet(world, step, self),
-            Step::CutOff | Step::Reconnects | Step::PowerOff | Step::PowerOn | Step::Boots => {
-                self.machine(world, step)
-            }
+            Step::CutOff | Step::Reconnects | Step::PowerOff | Step::PowerOn | Step::Boots => self.machine(world, step),
             Step::NodeDeleted | Step::LeaseCollected | Step::NotReady | Step::PodDeleted | Step::Bound => {
                 self.objects(world, step)
             }

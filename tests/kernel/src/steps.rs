@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use pod_safety_model::{FenceEvidenceKind, Grade, Mono, Pod};
 use pod_safety_proof::{
-    Claim, DeviceCheck, EvidenceKind, EvidenceRead, ForceDelete, ForceDeleteRequest, Next, Permit,
-    PodVersion, QuorumRead, Refusal, Request, Verb, check,
+    Claim, DeviceCheck, EvidenceKind, EvidenceRead, ForceDelete, ForceDeleteRequest, Next, Permit, PodVersion,
+    QuorumRead, Refusal, Request, Verb, check,
 };
 use pod_safety_wire::{ObjectMeta, Raw};
 use serde_json::Value;
@@ -42,15 +42,12 @@ pub enum Claimed {
 }
 
 impl Claimed {
-    pub(crate) const ALL: [Self; 4] =
-        [Self::NodeGone, Self::Fenced, Self::KubeletTerminated, Self::NeverScheduled];
+    pub(crate) const ALL: [Self; 4] = [Self::NodeGone, Self::Fenced, Self::KubeletTerminated, Self::NeverScheduled];
 
     fn claim(self) -> Claim {
         match self {
             Self::NodeGone => Claim::NodeGone { node: NODE.into() },
-            Self::Fenced => {
-                Claim::Fenced { node: NODE.into(), proof: "e".into(), newest: Default::default() }
-            }
+            Self::Fenced => Claim::Fenced { node: NODE.into(), proof: "e".into(), newest: Default::default() },
             Self::KubeletTerminated => Claim::KubeletTerminated,
             Self::NeverScheduled => Claim::NeverScheduled,
         }
@@ -70,8 +67,7 @@ pub(crate) fn begin_reads(world: &mut World, ask: ReadOrder, scope: &Scope) -> O
         ReadOrder::LeaseFirst => (None, Some(world.lease)),
     };
     let claims = first.is_some() || world.evidence.is_some();
-    let claimed =
-        world.process.pod.filter(|_| claims).map(|cached| (cached.object.uid, cached.object.version));
+    let claimed = world.process.pod.filter(|_| claims).map(|cached| (cached.object.uid, cached.object.version));
     world.process.reads = Some(Reads { sent_at: world.now, node, lease, first, claimed });
     Some(())
 }
@@ -79,8 +75,7 @@ pub(crate) fn begin_reads(world: &mut World, ask: ReadOrder, scope: &Scope) -> O
 /// `Some(None)`: a first read is due. `None`: it is too early.
 fn first(world: &mut World, now: Mono, scope: &Scope) -> Option<Option<FirstRead>> {
     let witness = world.process.absence?.first;
-    let quarantine =
-        if scope.has_plant(Plant::NoQuarantine) { std::time::Duration::ZERO } else { scope.quarantine() };
+    let quarantine = if scope.has_plant(Plant::NoQuarantine) { std::time::Duration::ZERO } else { scope.quarantine() };
     let checked = pod_safety_proof::check_quarantine(NODE, quarantine, &view(world, scope), now);
     match checked {
         Ok(_) => Some(witness),
@@ -127,8 +122,7 @@ pub(crate) fn verify(world: &mut World, scope: &Scope) -> Option<()> {
     let (node, lease) = (node?, lease?);
     let now = scope.mono(world.now);
     let raws = answers(world, node, lease, scope);
-    let quorum_read =
-        QuorumRead::decode(NODE, (scope.mono(asked), now), raws.0.as_ref(), raws.1.as_ref()).ok()?;
+    let quorum_read = QuorumRead::decode(NODE, (scope.mono(asked), now), raws.0.as_ref(), raws.1.as_ref()).ok()?;
     world.process.reads = None;
     if claimed.is_some() {
         (world.process.verified, world.process.claimed) = (None, claimed);
@@ -143,17 +137,9 @@ pub(crate) fn verify(world: &mut World, scope: &Scope) -> Option<()> {
         let first = FirstRead { sent_at: asked, answered_at: world.now, lease };
         return process::first_read_of(&mut world.process, first).or(Some(()));
     };
-    let quarantine =
-        if scope.has_plant(Plant::NoQuarantine) { std::time::Duration::ZERO } else { scope.quarantine() };
+    let quarantine = if scope.has_plant(Plant::NoQuarantine) { std::time::Duration::ZERO } else { scope.quarantine() };
     let judged = scope.first_read(&first).map(|first| {
-        pod_safety_proof::verify_node_gone(
-            &NODE.into(),
-            &first,
-            &quorum_read,
-            quarantine,
-            &view(world, scope),
-            now,
-        )
+        pod_safety_proof::verify_node_gone(&NODE.into(), &first, &quorum_read, quarantine, &view(world, scope), now)
     });
     match judged? {
         Ok(verified) => world.process.verified = Some(Held::new(verified)),
@@ -163,12 +149,7 @@ pub(crate) fn verify(world: &mut World, scope: &Scope) -> Option<()> {
     Some(())
 }
 
-fn answers(
-    world: &World,
-    node: Option<Node>,
-    lease: Option<Lease>,
-    scope: &Scope,
-) -> (Option<Raw>, Option<Raw>) {
+fn answers(world: &World, node: Option<Node>, lease: Option<Lease>, scope: &Scope) -> (Option<Raw>, Option<Raw>) {
     let mut node = node;
     let mut lease = lease;
     if scope.has_plant(Plant::NoBootId)
@@ -180,10 +161,7 @@ fn answers(
         lease = None;
         node = node.map(|node| Node { ready: false, ..node });
     }
-    (
-        node.and_then(|node| objects::node(&node)),
-        lease.and_then(|lease| objects::lease(&lease, scope.lease_seconds)),
-    )
+    (node.and_then(|node| objects::node(&node)), lease.and_then(|lease| objects::lease(&lease, scope.lease_seconds)))
 }
 
 /// The kind of evidence that the device reports, if it reports off.
@@ -202,8 +180,7 @@ fn verify_fenced(world: &mut World, quorum_read: &QuorumRead, scope: &Scope) -> 
     let shown = world.process.checked_off_at.take();
     let kind = evidence_kind(world, scope);
     let shown = shown.map(|tick| DeviceCheck { kind, requested_at: scope.mono(tick) });
-    let judged =
-        pod_safety_proof::verify_fenced(&read, shown, quorum_read, Grade::Asserted, &view(world, scope));
+    let judged = pod_safety_proof::verify_fenced(&read, shown, quorum_read, Grade::Asserted, &view(world, scope));
     world.process.verified = judged.ok().map(Held::new);
     Some(())
 }
@@ -239,27 +216,19 @@ pub(crate) fn release(world: &mut World, claimed: Claimed, scope: &Scope) -> Opt
     };
     let force = ForceDeleteRequest::new(&pod, claimed.claim());
     let verified = world.process.verified.as_ref().map(|verified| &*verified.0);
-    let evidence =
-        pod_safety_proof::verify_pod(&force, Some(&pod), verified, &view(world, scope), now).ok()?;
+    let evidence = pod_safety_proof::verify_pod(&force, Some(&pod), verified, &view(world, scope), now).ok()?;
     let held = Held::new(evidence.copied());
     let force = ForceDelete::new(evidence);
     send(world, &force, &pod, &held, scope)
 }
 
 /// Sends the next request; after a PATCH the process waits for its answer.
-fn send(
-    world: &mut World,
-    force: &ForceDelete,
-    pod: &Pod,
-    held: &Held<PodVersion>,
-    scope: &Scope,
-) -> Option<()> {
+fn send(world: &mut World, force: &ForceDelete, pod: &Pod, held: &Held<PodVersion>, scope: &Scope) -> Option<()> {
     if scope.mono(world.now) >= force.expires() && !scope.has_plant(Plant::NoExpiry) {
         return None;
     }
     let sent = send_request(world, force.request(Timestamp::UNIX_EPOCH), pod, scope);
-    world.process.pending_delete =
-        (!sent.removes).then(|| PendingDelete { evidence: held.clone(), answer: None });
+    world.process.pending_delete = (!sent.removes).then(|| PendingDelete { evidence: held.clone(), answer: None });
     if sent.removes {
         world.released = Some(released_by(held.0.kind()));
     }
@@ -308,8 +277,7 @@ fn send_request(world: &mut World, request: Request, pod: &Pod, scope: &Scope) -
     if scope.has_plant(Plant::NoIdentity) {
         body[place]["uid"] = Value::Null;
     }
-    let number =
-        |value: &Value| value.as_str().and_then(|text| text.trim_start_matches("pod-").parse::<u32>().ok());
+    let number = |value: &Value| value.as_str().and_then(|text| text.trim_start_matches("pod-").parse::<u32>().ok());
     let version = number(&body[place]["resourceVersion"]).map_or(0, |version| version % 100);
     let uid = number(&body[place]["uid"]).unwrap_or_default();
     let small = |number: u32| u8::try_from(number).unwrap_or_default();

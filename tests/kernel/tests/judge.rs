@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use pod_safety_model::{
-    ConditionState, Deletion, FenceEvidenceKind, Grade, Labels, Mono, OUT_OF_SERVICE_TAINT, Phase, Pod,
-    PodKey, Tolerations, Uid, Uncommon,
+    ConditionState, Deletion, FenceEvidenceKind, Grade, Labels, Mono, OUT_OF_SERVICE_TAINT, Phase, Pod, PodKey,
+    Tolerations, Uid, Uncommon,
 };
 use pod_safety_proof::{
-    AbsenceRead, Claim, DeviceCheck, EvidenceRead, ForceDelete, ForceDeleteRequest, LastHeartbeat,
-    LeaseVersion, Liveness, Next, NodeEvidence, Permit, QuorumRead, Refusal, Renewal, Request, Verb,
-    WholeNode, check, revoke_holder, taint_out_of_service, verify_fenced, verify_pod,
+    AbsenceRead, Claim, DeviceCheck, EvidenceRead, ForceDelete, ForceDeleteRequest, LastHeartbeat, LeaseVersion,
+    Liveness, Next, NodeEvidence, Permit, QuorumRead, Refusal, Renewal, Request, Verb, WholeNode, check, revoke_holder,
+    taint_out_of_service, verify_fenced, verify_pod,
 };
 use pod_safety_proof::{HolderFacts, RevocationBasis, verify_volume};
 use pod_safety_wire::{Encoding, ObjectMeta, Raw};
@@ -136,8 +136,7 @@ fn verify_case_with(case: &EvidenceCase, answered: u64, shown: u64) -> Result<No
         object["status"] = json!({ "invalidated": {} });
     }
     let read = EvidenceRead::decode("e", &raw(&object), Timestamp::UNIX_EPOCH).unwrap();
-    let quorum_read =
-        QuorumRead::decode("a", (at(100), at(answered)), Some(&raw(&node(case))), None).unwrap();
+    let quorum_read = QuorumRead::decode("a", (at(100), at(answered)), Some(&raw(&node(case))), None).unwrap();
     let shown = case.shown.map(|kind| DeviceCheck { kind, requested_at: at(shown) });
     verify_fenced(&read, shown, &quorum_read, Grade::Asserted, &EmptyCache)
 }

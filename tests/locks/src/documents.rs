@@ -101,8 +101,7 @@ pub fn blocks_of(file: &str, page: &str) -> Result<Vec<Block>> {
             (Some(_), Some(_)) => open = false,
             (None, Some(block)) => block.text.push_str(&format!("{text}\n")),
             (Some(language), None) => {
-                let (file, language, before) =
-                    (file.to_owned(), language.trim().to_owned(), before.to_owned());
+                let (file, language, before) = (file.to_owned(), language.trim().to_owned(), before.to_owned());
                 blocks.push(Block { file, line, language, before, text: String::new() });
                 open = true;
             }

@@ -123,12 +123,7 @@ pub fn stale<'a>(name: &str, changed: &'a [Changed]) -> Vec<&'a Changed> {
 /// The problems of a record: a changed file that `changed.toml` does not list, or an entry for an unchanged file. `now` has the hashes of
 /// the current files.
 #[must_use]
-pub fn check_changed(
-    name: &str,
-    record: &Record,
-    now: &BTreeMap<String, String>,
-    list: &[Changed],
-) -> Vec<String> {
+pub fn check_changed(name: &str, record: &Record, now: &BTreeMap<String, String>, list: &[Changed]) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut listed: BTreeMap<&str, &Changed> = BTreeMap::new();
     for entry in list.iter().filter(|entry| entry.record == name) {
@@ -167,10 +162,7 @@ pub fn write(name: &str, pairs: &[String], old: bool) -> Result<()> {
     if !old {
         ran_as_committed(&record)?;
     }
-    let text = format!(
-        "# Written by the run; a person writes `command` and `depends`.\n{}",
-        toml::to_string(&record)?
-    );
+    let text = format!("# Written by the run; a person writes `command` and `depends`.\n{}", toml::to_string(&record)?);
     std::fs::write(repository().join(path(name)), text)?;
     pages::write()
 }
@@ -185,8 +177,7 @@ fn parse_record(name: &str, pairs: &[String]) -> Result<Record> {
         set(&mut record, key, value)?;
     }
     ensure!(!record.outcome.is_empty(), "outcome= says what came of it: passed, or what failed");
-    record.commit =
-        files::output("git", &["rev-parse", "--verify", &format!("{}^{{commit}}", record.commit)])?;
+    record.commit = files::output("git", &["rev-parse", "--verify", &format!("{}^{{commit}}", record.commit)])?;
     record.files = of_commit(&record.commit, &record.depends)?;
     ensure!(!record.files.is_empty(), "{name} depends on no file");
     Ok(record)
@@ -218,8 +209,7 @@ fn set(record: &mut Record, key: &str, value: &str) -> Result<()> {
         "cores" => record.cores = value.parse()?,
         "steps" => record.steps = std::fs::read_to_string(value)?.lines().map(step).collect::<Result<_>>()?,
         "figure" => {
-            let (name, value) =
-                value.split_once(": ").with_context(|| format!("{value:?} is not NAME: VALUE"))?;
+            let (name, value) = value.split_once(": ").with_context(|| format!("{value:?} is not NAME: VALUE"))?;
             record.figures.insert(name.to_owned(), value.to_owned());
         }
         _ => anyhow::bail!("{key}= is not known"),

@@ -78,8 +78,7 @@ fn read_job(place: &str, workflow: &Value, job: &Value) -> Result<Job> {
     let mut steps = Vec::new();
     for (number, step) in (1..).zip(job["steps"].as_array().into_iter().flatten()) {
         let Some(run) = step["run"].as_str() else { continue };
-        let mut typed =
-            Step { place: format!("{place} {number}"), run: run.to_owned(), env: BTreeMap::new() };
+        let mut typed = Step { place: format!("{place} {number}"), run: run.to_owned(), env: BTreeMap::new() };
         if typed.needs().is_none() {
             let fill = |text: &str| filled(text, &expressions).with_context(|| typed.place.clone());
             let env = [&workflow["env"], &step["env"]].into_iter().filter_map(Value::as_object).flatten();

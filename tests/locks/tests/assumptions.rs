@@ -37,8 +37,7 @@ fn quoted(cell: &str) -> impl Iterator<Item = &str> {
 fn lacks(row: &Row, tests: &str, limits: &str) -> Vec<String> {
     let mut lacks = Vec::new();
     let tried: Vec<&str> = quoted(&row.trial).collect();
-    let is_test =
-        |name: &&str| tests.contains(&format!("fn {name}(")) || tests.contains(&format!("\"{name}"));
+    let is_test = |name: &&str| tests.contains(&format!("fn {name}(")) || tests.contains(&format!("\"{name}"));
     lacks.extend(tried.iter().filter(|name| !is_test(name)).map(|name| format!("no test {name}")));
     for upstream in quoted(&row.why).filter(|word| word.contains(".go")) {
         let (file, function) = upstream.split_once(".go:").unwrap_or((upstream, ""));

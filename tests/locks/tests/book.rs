@@ -37,9 +37,7 @@ struct Tree<'a> {
 fn every_page_is_in_the_summary_once() -> Result<()> {
     let pages = pages()?;
     let listed: Vec<&str> = pages[SUMMARY].links.iter().map(|link| link.to.as_str()).collect();
-    for page in
-        pages.keys().filter_map(|path| path.strip_prefix("docs/")).filter(|page| *page != "SUMMARY.md")
-    {
+    for page in pages.keys().filter_map(|path| path.strip_prefix("docs/")).filter(|page| *page != "SUMMARY.md") {
         let times = listed.iter().filter(|path| **path == page).count();
         ensure!(times == 1, "{SUMMARY} lists {page} {times} times, not once");
     }
@@ -54,8 +52,7 @@ fn each_link_target_exists() -> Result<()> {
         if path.is_dir() { Some(String::new()) } else { std::fs::read_to_string(path).ok() }
     };
     let tree = Tree { pages: &pages, text: &text };
-    let links: Vec<_> =
-        pages.iter().flat_map(|(from, page)| page.links.iter().map(move |link| (from, link))).collect();
+    let links: Vec<_> = pages.iter().flat_map(|(from, page)| page.links.iter().map(move |link| (from, link))).collect();
     ensure!(links.len() > 300, "{} links: not all of them", links.len());
     let dead: Vec<_> = links
         .iter()
@@ -117,12 +114,9 @@ fn the_crate_diagram_equals_the_manifests() -> Result<()> {
 fn crate_diagram() -> Result<String> {
     let root = manifest("Cargo.toml")?;
     let folders = root["workspace"]["default-members"].as_array().context("default-members")?;
-    let folders =
-        folders.iter().map(|folder| folder.as_str().context("a path")).collect::<Result<Vec<_>>>()?;
-    let manifests = folders
-        .iter()
-        .map(|folder| manifest(Path::new(folder).join("Cargo.toml")))
-        .collect::<Result<Vec<_>>>()?;
+    let folders = folders.iter().map(|folder| folder.as_str().context("a path")).collect::<Result<Vec<_>>>()?;
+    let manifests =
+        folders.iter().map(|folder| manifest(Path::new(folder).join("Cargo.toml"))).collect::<Result<Vec<_>>>()?;
     let id = |name: &str| name.strip_prefix("pod-safety-").unwrap_or("program").to_owned();
     let name = |manifest: &toml::Table| manifest["package"]["name"].as_str().unwrap_or_default().to_owned();
     let names: BTreeSet<String> = manifests.iter().map(name).collect();
@@ -142,8 +136,7 @@ fn crate_diagram() -> Result<String> {
 impl Tree<'_> {
     /// What is missing at the target of a link on the page `from`.
     fn lacks(&self, from: &str, Link { to, names }: &Link) -> Option<&'static str> {
-        let (path, anchor) =
-            to.split_once('#').map_or((to.as_str(), None), |(path, anchor)| (path, Some(anchor)));
+        let (path, anchor) = to.split_once('#').map_or((to.as_str(), None), |(path, anchor)| (path, Some(anchor)));
         if path.contains(':') {
             return None;
         }
@@ -160,9 +153,8 @@ impl Tree<'_> {
         if anchor.is_some() {
             return Some("lines move: name what is there");
         }
-        let named = names
-            .as_deref()
-            .filter(|name| path.ends_with(".rs") && !name.contains('/') && !name.ends_with(".rs"));
+        let named =
+            names.as_deref().filter(|name| path.ends_with(".rs") && !name.contains('/') && !name.ends_with(".rs"));
         named.filter(|name| !text.contains(name)).map(|_| "the file does not contain the text of the link")
     }
 }
@@ -207,8 +199,7 @@ fn parse_page(text: &str) -> Page {
             Event::End(TagEnd::Heading(_)) => {
                 let anchor = anchor(&heading.take().unwrap_or_default());
                 let first = (1..).map(|more| format!("{anchor}-{more}"));
-                let first =
-                    std::iter::once(anchor.clone()).chain(first).find(|one| !page.anchors.contains(one));
+                let first = std::iter::once(anchor.clone()).chain(first).find(|one| !page.anchors.contains(one));
                 page.anchors.extend(first);
             }
             Event::Text(words) | Event::Code(words) => {
@@ -239,8 +230,7 @@ fn anchor(heading: &str) -> String {
 fn named_files(text: &str) -> impl Iterator<Item = &str> {
     const FOLDERS: [&str; 6] = ["charts/", "controllers/", "devices/", "docs/", "shared/", "tests/"];
     const ENDINGS: [&str; 6] = [".json", ".md", ".rs", ".sh", ".txt", ".yaml"];
-    let plain =
-        |word: &&str| word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte));
+    let plain = |word: &&str| word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte));
     let words = text.split('`').skip(1).step_by(2).filter(plain);
     words
         .filter(|word| FOLDERS.iter().any(|folder| word.starts_with(folder)))
@@ -274,10 +264,7 @@ fn bug_the_page_of_what_changes_counted_other_objects_than_the_chart_has() -> Re
     let of = |kind: &str| render.lines().filter(|line| *line == format!("kind: {kind}")).count();
     let bound = of("ClusterRoleBinding");
     for (row, count) in [
-        (
-            "ValidatingAdmissionPolicies and their bindings",
-            format!("{} each", of("ValidatingAdmissionPolicy")),
-        ),
+        ("ValidatingAdmissionPolicies and their bindings", format!("{} each", of("ValidatingAdmissionPolicy"))),
         ("ClusterRoles of the process", bound.to_string()),
         ("ClusterRoles without a binding", (of("ClusterRole") - bound).to_string()),
         ("FlowSchemas", of("FlowSchema").to_string()),

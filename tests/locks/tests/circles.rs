@@ -102,9 +102,8 @@ fn handed_on(own: &Module, file: &syn::File) -> BTreeMap<Module, Module> {
 
 /// The imports of each file.
 fn arrows(sources: &[(Module, String)]) -> Result<BTreeMap<Module, BTreeSet<Module>>> {
-    let parsed = |(own, text): &(Module, String)| {
-        Ok((own.clone(), syn::parse_file(text).with_context(|| own.join("::"))?))
-    };
+    let parsed =
+        |(own, text): &(Module, String)| Ok((own.clone(), syn::parse_file(text).with_context(|| own.join("::"))?));
     let files: BTreeMap<Module, syn::File> = sources.iter().map(parsed).collect::<Result<_>>()?;
     let handed: BTreeMap<_, _> = files.iter().flat_map(|(own, file)| handed_on(own, file)).collect();
     let mut arrows = BTreeMap::new();
@@ -125,10 +124,7 @@ fn arrows(sources: &[(Module, String)]) -> Result<BTreeMap<Module, BTreeSet<Modu
             named
         };
         let used = names.named.into_iter().map(of_file);
-        arrows.insert(
-            own.clone(),
-            used.filter(|used| !used.is_empty() && used != own).collect::<BTreeSet<_>>(),
-        );
+        arrows.insert(own.clone(), used.filter(|used| !used.is_empty() && used != own).collect::<BTreeSet<_>>());
     }
     Ok(arrows)
 }
@@ -157,8 +153,7 @@ fn modules_have_no_import_cycles() -> Result<()> {
             !["tests", "testing", "fuzz"].iter().any(|word| path.split(['/', '.']).any(|part| part == *word))
         };
         let all = texts(&[&src], &["rs"])?.into_iter().filter(|source| product(&source.path));
-        let sources: Vec<_> =
-            all.map(|source| (module(source.path.trim_start_matches(&src)), source.text)).collect();
+        let sources: Vec<_> = all.map(|source| (module(source.path.trim_start_matches(&src)), source.text)).collect();
         ensure!(!sources.is_empty(), "{src} has no sources");
         let arrows = arrows(&sources)?;
         let circles: Vec<_> = in_cycles(&arrows).into_iter().map(|module| module.join("::")).collect();
@@ -191,10 +186,8 @@ fn a_cycle_is_detected_and_a_parent_is_no_cycle() -> Result<()> {
     assert_eq!(by_the_root, ["a", "b"]);
     let parent = circles(&[("a.rs", "mod b; fn f() { b::g(); }"), ("a/b.rs", "use super::X;")])?;
     assert!(parent.is_empty(), "{parent:?}");
-    let of_tests = circles(&[
-        ("a.rs", "use super::{b::{B}, C};"),
-        ("b.rs", "#[cfg(test)] mod tests { use crate::a; }"),
-    ])?;
+    let of_tests =
+        circles(&[("a.rs", "use super::{b::{B}, C};"), ("b.rs", "#[cfg(test)] mod tests { use crate::a; }")])?;
     assert!(of_tests.is_empty(), "{of_tests:?}");
     let within = circles(&[("a.rs", "mod inner { use super::X; } use crate::b;"), ("b.rs", "")])?;
     assert!(within.is_empty(), "{within:?}");

@@ -37,8 +37,7 @@ fn controllers_cannot_depend_on_any_banned_crate() -> Result<()> {
             &copy.path().join(&path),
             &format!("[package]\nname = \"{name}\"\nversion = \"99.0.0\"\nedition = \"2024\"\n"),
         )?;
-        let dependency =
-            Value::Table(Table::from_iter([("path".to_owned(), Value::from(format!("../{path}")))]));
+        let dependency = Value::Table(Table::from_iter([("path".to_owned(), Value::from(format!("../{path}")))]));
         plant(&copy, "controllers/Cargo.toml", name, dependency)?;
     }
     let (passed, report) = check(&copy, "bans")?;
@@ -81,10 +80,10 @@ fn a_version_must_be_named() -> Result<()> {
 #[test]
 fn an_unknown_licence_is_refused() -> Result<()> {
     let copy = copy()?;
-    let manifest = "[package]\nname = \"copyleft\"\nversion = \"1.0.0\"\nedition = \"2024\"\nlicense = \"GPL-3.0-only\"\n";
+    let manifest =
+        "[package]\nname = \"copyleft\"\nversion = \"1.0.0\"\nedition = \"2024\"\nlicense = \"GPL-3.0-only\"\n";
     write_crate(&copy.path().join("planted/copyleft"), manifest)?;
-    let dependency =
-        Value::Table(Table::from_iter([("path".to_owned(), Value::from("../planted/copyleft"))]));
+    let dependency = Value::Table(Table::from_iter([("path".to_owned(), Value::from("../planted/copyleft"))]));
     plant(&copy, "controllers/Cargo.toml", "copyleft", dependency)?;
     let (passed, report) = check(&copy, "licenses")?;
     ensure!(!passed && report.contains("GPL-3.0"), "a licence was let in: {report}");
@@ -96,10 +95,7 @@ fn rules() -> Result<Vec<Value>> {
 }
 
 fn banned_names() -> Result<Vec<String>> {
-    rules()?
-        .iter()
-        .map(|rule| rule["crate"].as_str().map(str::to_owned).context("a rule without a crate"))
-        .collect()
+    rules()?.iter().map(|rule| rule["crate"].as_str().map(str::to_owned).context("a rule without a crate")).collect()
 }
 
 fn banned(report: &str, name: &str) -> bool {

@@ -85,12 +85,8 @@ fn a_missing_artifact_is_detected() {
 }
 
 fn can_be_made(targets: &[&str]) -> Result<()> {
-    let output = Process::new("make")
-        .arg("-n")
-        .args(targets)
-        .env_remove("MAKEFLAGS")
-        .current_dir(repository())
-        .output()?;
+    let output =
+        Process::new("make").arg("-n").args(targets).env_remove("MAKEFLAGS").current_dir(repository()).output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Ok(())
 }
@@ -110,8 +106,8 @@ fn can_be_run(arguments: &[&str]) -> Result<()> {
         .env("CARGO_TARGET_DIR", scratch.path())
         .current_dir(repository())
         .output()?;
-    let graph: Value = serde_json::from_slice(&output.stdout)
-        .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
+    let graph: Value =
+        serde_json::from_slice(&output.stdout).with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
     let roots = graph["roots"].as_array().context("roots")?.len();
     ensure!(if subcommand == "run" { roots == 1 } else { roots > 0 }, "cargo {subcommand}: {roots} targets");
     Ok(())
@@ -125,10 +121,7 @@ fn a_block_without_a_test_is_refused_with_its_place() -> Result<()> {
     assert!(refused("```text\nls\n").contains("docs/x.md:1: this block has no end"));
     let refused = |text: &str| format!("{:#}", commands_of(&shell(text)).unwrap_err());
     let error = refused("kubectl get pods\nfrobnicate --now\n");
-    assert!(
-        error.starts_with("docs/x.md:7: frobnicate --now: write it as") && error.contains("NOT_HERE"),
-        "{error}"
-    );
+    assert!(error.starts_with("docs/x.md:7: frobnicate --now: write it as") && error.contains("NOT_HERE"), "{error}");
     assert!(refused("pod-safety status | kubectl apply -f -\n").contains("no test runs both"));
     assert!(refused("grep x y\n").contains("no command but filters"));
     let block = blocks_of("docs/x.md", "<!-- a note -->\n  ```yaml\n  a: 1\n  ```\n")?;
@@ -147,19 +140,13 @@ fn commands_are_split_like_a_shell() -> Result<()> {
         Ok(commands_of(&shell(text))?.into_iter().map(|command| (command.text, command.tested_by)).collect())
     };
     let one = |text: &str, way| vec![(text.to_owned(), way)];
-    assert_eq!(
-        tests_of("pod-safety status   # the leader | and nodes\n")?,
-        one("pod-safety status", TestedBy::Demo)
-    );
+    assert_eq!(tests_of("pod-safety status   # the leader | and nodes\n")?, one("pod-safety status", TestedBy::Demo));
     assert_eq!(
         tests_of("kubectl pod-safety drain a \\\n  --apply\n")?,
         one("kubectl pod-safety drain a --apply", TestedBy::Demo)
     );
     assert_eq!(tests_of("# a remark\n\n$ make try\nit says && this\n")?, one("make try", TestedBy::Build));
-    assert_eq!(
-        tests_of("pod-safety demo --plain | less\n")?,
-        one("pod-safety demo --plain | less", TestedBy::Flags)
-    );
+    assert_eq!(tests_of("pod-safety demo --plain | less\n")?, one("pod-safety demo --plain | less", TestedBy::Flags));
     let piped = "pod-safety manifests | kubectl apply -f -";
     assert_eq!(tests_of(piped)?, one(piped, TestedBy::ControlPlane));
     let two = tests_of("make image && kubectl get pods -o 'a && b'\n")?;

@@ -55,13 +55,7 @@ fn shows(drawn: &[u8], what: &str) -> bool {
 fn typed(line: &str) -> Result<Child> {
     let run = target()?;
     let mut terminal = Command::new("script");
-    terminal.args([
-        "--quiet",
-        "--return",
-        "--command",
-        &format!("stty rows 24 cols 80; exec {line}"),
-        "/dev/null",
-    ]);
+    terminal.args(["--quiet", "--return", "--command", &format!("stty rows 24 cols 80; exec {line}"), "/dev/null"]);
     // Cargo's variables for this test would make the build scripts of dependencies run again.
     for (name, _) in std::env::vars_os() {
         let own = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_CRATE_", "CARGO_BIN_"];

@@ -101,10 +101,7 @@ fn each_kube_client_entry_point_is_listed() -> Result<()> {
     let kube = &manifest("Cargo.toml")?["workspace"]["dependencies"]["kube"];
     for feature in ["ws", "kubelet-debug", "runtime", "unstable-client"] {
         let features = kube["features"].as_array().context("features")?;
-        ensure!(
-            !features.contains(&feature.into()),
-            "kube's feature {feature} opens doors that no ban covers"
-        );
+        ensure!(!features.contains(&feature.into()), "kube's feature {feature} opens doors that no ban covers");
     }
     Ok(())
 }

@@ -10,8 +10,7 @@ use serde_json::Value;
 fn every_member_takes_the_lints_of_the_workspace() -> Result<()> {
     for member in members()? {
         let manifest = manifest(format!("{member}/Cargo.toml"))?;
-        let inherits =
-            manifest.get("lints").and_then(|lints| lints.get("workspace")).and_then(toml::Value::as_bool);
+        let inherits = manifest.get("lints").and_then(|lints| lints.get("workspace")).and_then(toml::Value::as_bool);
         ensure!(inherits == Some(true), "{member}/Cargo.toml needs [lints] workspace = true");
     }
     Ok(())
@@ -137,8 +136,7 @@ fn only_reading_and_writing_crates_depend_on_kernel_client_and_cache() -> Result
     ] {
         for (name, folder) in LAYERS {
             let manifest = manifest(format!("{folder}/Cargo.toml"))?;
-            let uses =
-                manifest.get("dependencies").and_then(toml::Value::as_table).context("dependencies")?;
+            let uses = manifest.get("dependencies").and_then(toml::Value::as_table).context("dependencies")?;
             let names = uses.contains_key(used);
             ensure!(names == by.contains(&name), "{name} depends on {used}: {names}");
         }
@@ -168,14 +166,7 @@ fn every_lint_of_clippy_is_an_error() -> Result<()> {
 fn without_feature_demo_the_simulator_is_no_dependency() -> Result<()> {
     let tree = |features: &[&str]| -> Result<String> {
         let mut cargo = std::process::Command::new(env!("CARGO"));
-        cargo.args([
-            "tree",
-            "--offline",
-            "--locked",
-            "--package=pod-safety",
-            "--edges=normal",
-            "--prefix=none",
-        ]);
+        cargo.args(["tree", "--offline", "--locked", "--package=pod-safety", "--edges=normal", "--prefix=none"]);
         let output = cargo.args(features).current_dir(repository()).output()?;
         ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         Ok(String::from_utf8(output.stdout)?)
@@ -183,10 +174,7 @@ fn without_feature_demo_the_simulator_is_no_dependency() -> Result<()> {
     let names = |tree: &str, name: &str| tree.lines().any(|line| line.split(' ').next() == Some(name));
     let (with, without) = (tree(&[])?, tree(&["--no-default-features"])?);
     for name in ["pod-safety-simulator", "ratatui", "crossterm"] {
-        ensure!(
-            names(&with, name),
-            "{name} is not in the demonstration: this test looks for the wrong thing"
-        );
+        ensure!(names(&with, name), "{name} is not in the demonstration: this test looks for the wrong thing");
         ensure!(!names(&without, name), "{name} is in the image");
     }
     ensure!(names(&without, "pod-safety-shared"));
@@ -196,8 +184,7 @@ fn without_feature_demo_the_simulator_is_no_dependency() -> Result<()> {
 #[test]
 fn no_folder_is_named_utils_or_common() -> Result<()> {
     for source in pod_safety_locks::sources()? {
-        let bag =
-            source.path.split(['/', '.']).find(|part| ["utils", "util", "common", "helpers"].contains(part));
+        let bag = source.path.split(['/', '.']).find(|part| ["utils", "util", "common", "helpers"].contains(part));
         ensure!(bag.is_none(), "{}: name it for its one subject", source.path);
     }
     Ok(())
@@ -210,8 +197,7 @@ fn every_action_is_pinned_by_its_commit() -> Result<()> {
     for entry in std::fs::read_dir(repository().join(".github/workflows"))? {
         let path = entry?.path();
         for line in std::fs::read_to_string(&path)?.lines() {
-            let Some((_, action)) = line.split_once("uses: ").filter(|(_, action)| !action.starts_with("./"))
-            else {
+            let Some((_, action)) = line.split_once("uses: ").filter(|(_, action)| !action.starts_with("./")) else {
                 continue;
             };
             let commit = action.split_once('@').map_or("", |(_, commit)| commit);
@@ -258,17 +244,14 @@ fn bug_a_release_pushed_its_image_before_it_was_approved() -> Result<()> {
 fn bug_part_of_a_release_had_no_provenance() -> Result<()> {
     let mut proved = BTreeSet::new();
     let release = release()?;
-    let steps =
-        release["jobs"].as_object().context("no jobs")?.values().flat_map(|job| job["steps"].as_array());
+    let steps = release["jobs"].as_object().context("no jobs")?.values().flat_map(|job| job["steps"].as_array());
     let mut published = String::new();
     for step in steps.flatten() {
-        if step["uses"].as_str().is_some_and(|action| action.starts_with("actions/attest-build-provenance@"))
-        {
+        if step["uses"].as_str().is_some_and(|action| action.starts_with("actions/attest-build-provenance@")) {
             let subject = step["with"]["subject-path"].as_str().or(step["with"]["subject-name"].as_str());
             proved.extend(subject.context("no subject")?.split(", ").map(str::to_owned));
         }
-        let line =
-            step["run"].as_str().unwrap_or_default().lines().find(|line| line.contains("gh release create"));
+        let line = step["run"].as_str().unwrap_or_default().lines().find(|line| line.contains("gh release create"));
         published.push_str(line.unwrap_or_default());
     }
     for (file, subject) in [
@@ -287,19 +270,10 @@ fn bug_part_of_a_release_had_no_provenance() -> Result<()> {
 /// The forbidden actions of a job that may sign: running third-party code, or running without approval.
 fn faults(jobs: &Value, name: &str) -> Vec<String> {
     // These build, or run images that are pinned by tag only.
-    const FORBIDDEN: [&str; 8] = [
-        "cargo",
-        "rustc",
-        "make ",
-        "docker build ",
-        "docker run",
-        "setup-qemu",
-        "setup-buildx",
-        "build-push",
-    ];
+    const FORBIDDEN: [&str; 8] =
+        ["cargo", "rustc", "make ", "docker build ", "docker run", "setup-qemu", "setup-buildx", "build-push"];
     let steps = jobs[name]["steps"].as_array().into_iter().flatten();
-    let texts: Vec<&str> =
-        steps.flat_map(|step| [&step["run"], &step["uses"]]).filter_map(Value::as_str).collect();
+    let texts: Vec<&str> = steps.flat_map(|step| [&step["run"], &step["uses"]]).filter_map(Value::as_str).collect();
     let used = FORBIDDEN.into_iter().filter(|word| texts.iter().any(|text| text.contains(word)));
     let unapproved = (!is_approved(jobs, name)).then(|| "no approval".to_owned());
     unapproved.into_iter().chain(used.map(str::to_owned)).collect()
@@ -312,8 +286,7 @@ fn attack_code_of_a_dependency_signs_no_release() -> Result<()> {
     ensure!(release["permissions"] == serde_json::json!({}), "rights for all jobs");
     let jobs = &release["jobs"];
     let all = jobs.as_object().context("no jobs")?.keys();
-    let signers: Vec<&String> =
-        all.filter(|name| jobs[name.as_str()]["permissions"]["id-token"] == "write").collect();
+    let signers: Vec<&String> = all.filter(|name| jobs[name.as_str()]["permissions"]["id-token"] == "write").collect();
     ensure!(signers == ["publish"], "{signers:?} may sign");
     ensure!(faults(jobs, "publish").is_empty(), "{:?}", faults(jobs, "publish"));
     let bad = serde_json::json!({ "build": { "steps": [{ "run": "cargo build" }] } });

@@ -80,11 +80,7 @@ const NOT_READ: [&str; 6] = [
 #[test]
 fn docs_and_chart_use_glossary_terms() -> Result<()> {
     let places: Vec<String> = texts()?.iter().flat_map(refused).collect();
-    ensure!(
-        places.is_empty(),
-        "write it as docs/glossary.md does, or quote it in backticks:\n{}",
-        places.join("\n")
-    );
+    ensure!(places.is_empty(), "write it as docs/glossary.md does, or quote it in backticks:\n{}", places.join("\n"));
     Ok(())
 }
 
@@ -105,11 +101,7 @@ fn a_planted_sentence_is_detected() {
     assert!(places("docs/x.md", "The heap, `nobody`, this.\n").is_empty(), "no word, or quoted");
     assert!(places("docs/x.md", "```text\nis not heard\n```\n").is_empty(), "quoted");
     assert_eq!(places("docs/x.md", "```text\nx\n```\nnobody\n").len(), 1, "after a block");
-    assert_eq!(
-        places("docs/x.md", "A stray ` here.\n\nnobody\n").len(),
-        1,
-        "a backtick holds for its paragraph"
-    );
+    assert_eq!(places("docs/x.md", "A stray ` here.\n\nnobody\n").len(), 1, "a backtick holds for its paragraph");
 }
 
 /// `confirm-down` fails without its reason, so Events, denials and pages must include it.
@@ -126,8 +118,7 @@ fn bug_a_command_to_type_lacked_its_reason() -> Result<()> {
     };
     ensure!(lacking(&format!("or {COMMAND}{{node}})")) == 1, "a planted one is noticed");
     let all = texts()?.into_iter().chain(pod_safety_locks::sources()?);
-    let places: Vec<String> =
-        all.filter(|source| lacking(&source.text) > 0).map(|source| source.path).collect();
+    let places: Vec<String> = all.filter(|source| lacking(&source.text) > 0).map(|source| source.path).collect();
     ensure!(places.is_empty(), "confirm-down needs --reason TEXT: {places:?}");
     Ok(())
 }
@@ -150,11 +141,8 @@ fn offered_without_check(source: &Source) -> Vec<String> {
     const COMMAND: &str = "pod-safety confirm-down ";
     let text = source.text.to_lowercase();
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let mut places: Vec<String> = NEVER_ENOUGH
-        .iter()
-        .filter(|phrase| text.contains(*phrase))
-        .map(|phrase| (*phrase).to_owned())
-        .collect();
+    let mut places: Vec<String> =
+        NEVER_ENOUGH.iter().filter(|phrase| text.contains(*phrase)).map(|phrase| (*phrase).to_owned()).collect();
     for (at, _) in text.match_indices(COMMAND) {
         let rest: String = text.get(at..).unwrap_or_default().chars().take(120).collect();
         let before = text.get(..at).unwrap_or_default();
@@ -171,8 +159,7 @@ fn offered_without_check(source: &Source) -> Vec<String> {
 /// A confirmation needs somebody who saw the machine powered off: that it is isolated, or does not answer, is never enough.
 #[test]
 fn confirm_down_is_suggested_only_for_machines_seen_powered_off() -> Result<()> {
-    let of =
-        |text: &str| offered_without_check(&Source { path: "x".to_owned(), text: text.to_owned() }).len();
+    let of = |text: &str| offered_without_check(&Source { path: "x".to_owned(), text: text.to_owned() }).len();
     ensure!(of("If it is off,\nor cut off from network and storage: confirm it") == 1, "a planted phrase");
     ensure!(of("Is it off? pod-safety confirm-down NODE --reason TEXT") == 1, "a planted command");
     ensure!(of("If you saw it powered off: pod-safety confirm-down NODE --reason TEXT") == 0, "the rule");
@@ -181,11 +168,7 @@ fn confirm_down_is_suggested_only_for_machines_seen_powered_off() -> Result<()> 
     all.extend(pod_safety_locks::sources()?.into_iter().filter(|source| !is_test(&source.path)));
     all.extend(pod_safety_locks::texts(&["controllers/cli/src/explain/golden"], &["txt"])?);
     let places: Vec<String> = all.iter().flat_map(offered_without_check).collect();
-    ensure!(
-        places.is_empty(),
-        "say that somebody must have seen the machine powered off:\n{}",
-        places.join("\n")
-    );
+    ensure!(places.is_empty(), "say that somebody must have seen the machine powered off:\n{}", places.join("\n"));
     Ok(())
 }
 
@@ -257,8 +240,7 @@ fn diary_phrases(source: &Source) -> Vec<String> {
     let blanked = unquoted(source);
     let (mut words, mut at) = (Vec::new(), 0);
     for (number, line) in (1..).zip(source.text.split_inclusive('\n')) {
-        let plain =
-            |word: &'_ str| word.trim_matches(|letter: char| letter.is_ascii_punctuation()).to_owned();
+        let plain = |word: &'_ str| word.trim_matches(|letter: char| letter.is_ascii_punctuation()).to_owned();
         words.extend(blanked[at..at + line.len()].split_whitespace().map(|word| (number, plain(word))));
         at += line.len();
     }

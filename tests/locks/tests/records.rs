@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
 use pod_safety_locks::documents::{Block, Command, blocks, commands_of};
-use pod_safety_locks::records::{
-    Changed, NAMES, Record, changed, check_changed, current, pages, record, rewritten,
-};
+use pod_safety_locks::records::{Changed, NAMES, Record, changed, check_changed, current, pages, record, rewritten};
 use pod_safety_locks::{Source, repository};
 
 #[test]
@@ -122,8 +120,7 @@ fn the_tables_of_the_watchdog_are_those_of_its_record() -> Result<()> {
     for (what, name) in WATCHDOG {
         // For an agent: `POD | RESET | GRANTS`, for a device: the seconds to its reset.
         let parts = |driver: &str| -> Result<Vec<String>> {
-            let figure =
-                figures.get(&format!("{driver}, {what}")).with_context(|| format!("{driver}, {what}"))?;
+            let figure = figures.get(&format!("{driver}, {what}")).with_context(|| format!("{driver}, {what}"))?;
             Ok(figure.split(" | ").map(str::to_owned).collect())
         };
         let (hard, soft) = (parts("i6300esb")?, parts("softdog")?);
@@ -147,9 +144,7 @@ fn the_tables_of_the_watchdog_are_those_of_its_record() -> Result<()> {
 
 #[test]
 fn a_page_without_the_end_of_its_record_or_with_an_unknown_one_is_refused() {
-    for text in
-        ["<!-- record: test-kind -->\nNone.\n", "<!-- record: test-moon -->\n<!-- end of record -->\n"]
-    {
+    for text in ["<!-- record: test-kind -->\nNone.\n", "<!-- record: test-moon -->\n<!-- end of record -->\n"] {
         let page = Source { path: "docs/x.md".to_owned(), text: text.to_owned() };
         assert!(rewritten(&page).is_err(), "{text}");
     }
@@ -181,10 +176,7 @@ fn a_change_is_detected_unless_listed_with_its_hash() -> Result<()> {
     ];
     for (what, now, list, expected) in cases {
         let wrong = check_changed("bench", &then, &map(now), &list).join("\n");
-        assert!(
-            if expected.is_empty() { wrong.is_empty() } else { wrong.contains(expected) },
-            "{what}: {wrong:?}"
-        );
+        assert!(if expected.is_empty() { wrong.is_empty() } else { wrong.contains(expected) }, "{what}: {wrong:?}");
     }
     Ok(())
 }

@@ -18,8 +18,8 @@ fn between<'a>(text: &'a str, begins: &'a str, ends: &'a str) -> Vec<&'a str> {
 #[test]
 fn bug_the_page_of_the_policies_said_twelve_and_listed_eleven() -> Result<()> {
     const NUMBERS: [&str; 17] = [
-        "no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven",
-        "twelve", "thirteen", "fourteen", "fifteen", "sixteen",
+        "no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
+        "thirteen", "fourteen", "fifteen", "sixteen",
     ];
     let page = read_file("docs/admission.md")?;
     let (_, table) = page.split_once("| policy | value | denies |").context("the table of the policies")?;
@@ -57,8 +57,7 @@ fn bug_an_image_was_loaded_into_a_cluster_that_no_page_creates() -> Result<()> {
         ensure!(load.text.contains("--name pod-safety"), "{}: {}", load.place, load.text);
     }
     for made in all.iter().filter(|command| command.text.starts_with("kind create cluster")) {
-        let named =
-            ["--name pod-safety", "--config charts/kind-cluster.yaml", "--config charts/kind-evictions.yaml"];
+        let named = ["--name pod-safety", "--config charts/kind-cluster.yaml", "--config charts/kind-evictions.yaml"];
         ensure!(named.iter().any(|name| made.text.contains(name)), "{}: {}", made.place, made.text);
     }
     Ok(())
@@ -74,18 +73,11 @@ fn bug_two_pages_listed_uninstall_leftovers_incompletely() -> Result<()> {
     written_taints.extend(between(&written, "_CONDITION: &str = \"", "\""));
     written_taints.retain(|name| name.starts_with("pod-safety.dev/"));
     ensure!(written_taints.len() > 1, "{written_taints:?}: not all marks of nodes");
-    written_taints.extend([
-        "node.kubernetes.io/out-of-service",
-        "delete lease pod-safety",
-        "delete namespace",
-        "crd",
-    ]);
+    written_taints.extend(["node.kubernetes.io/out-of-service", "delete lease pod-safety", "delete namespace", "crd"]);
     for name in written_taints {
         ensure!(list.contains(name), "docs/install.md does not list what stays after an uninstall: {name}");
     }
-    for other in
-        texts(&["README.md", "docs"], &["md"])?.iter().filter(|other| !other.path.contains("install"))
-    {
+    for other in texts(&["README.md", "docs"], &["md"])?.iter().filter(|other| !other.path.contains("install")) {
         let lists = other.text.contains("kubectl -n kube-system delete lease pod-safety");
         ensure!(!lists, "{} repeats the list of docs/install.md", other.path);
     }
@@ -117,10 +109,7 @@ fn bug_commands_printed_a_word_that_the_glossary_replaces() -> Result<()> {
     let mut places = Vec::new();
     for source in sources()?.iter().filter(|source| source.path.starts_with("controllers/")) {
         places.extend(
-            printed
-                .iter()
-                .filter(|word| source.text.contains(**word))
-                .map(|word| format!("{}: {word}", source.path)),
+            printed.iter().filter(|word| source.text.contains(**word)).map(|word| format!("{}: {word}", source.path)),
         );
     }
     ensure!(places.is_empty(), "say PodDisruptionBudget, or PDB:\n{}", places.join("\n"));

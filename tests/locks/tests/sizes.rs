@@ -8,8 +8,7 @@ const KERNEL_MAX: usize = 1_549;
 /// A longer file has two subjects.
 const FILE_MAX: usize = 400;
 /// Files that are longer, with their limits, which only decrease.
-const LONGER_FILES: [(&str, usize); 2] =
-    [("controllers/process/src/run.rs", 449), ("shared/cache/src/view.rs", 450)];
+const LONGER_FILES: [(&str, usize); 2] = [("controllers/process/src/run.rs", 449), ("shared/cache/src/view.rs", 450)];
 
 /// A larger crate has several subjects.
 const CRATE_MAX: usize = 6_000;
@@ -68,10 +67,7 @@ const EVIDENCE: [(&str, &[&str]); 7] = [
             "shared/src/authority/operator_requests.rs",
         ],
     ),
-    (
-        "`PowerOff`, `Decommissioned`, `InstanceStopped`, `InstanceGone`, `WatchdogLease`, `Remediated`",
-        FENCED,
-    ),
+    ("`PowerOff`, `Decommissioned`, `InstanceStopped`, `InstanceGone`, `WatchdogLease`, `Remediated`", FENCED),
     ("the out-of-service taint", FENCED),
     (
         "the break of a volume's Lease, by detachment",
@@ -138,16 +134,8 @@ fn skip_item<'a>(lines: &mut impl Iterator<Item = &'a str>) {
 
 fn is_product(source: &&Source) -> bool {
     let name = source.path.rsplit('/').next().unwrap_or_default();
-    let tests = [
-        "tests.rs",
-        "fuzz.rs",
-        "testing.rs",
-        "scripted.rs",
-        "staged.rs",
-        "by_hand.rs",
-        "recorded.rs",
-        "hostile.rs",
-    ];
+    let tests =
+        ["tests.rs", "fuzz.rs", "testing.rs", "scripted.rs", "staged.rs", "by_hand.rs", "recorded.rs", "hostile.rs"];
     let folders = ["/tests/", "/testing/", "/testdata/"];
     !tests.contains(&name) && !folders.iter().any(|folder| source.path.contains(folder))
 }
@@ -176,11 +164,7 @@ fn files_stay_within_their_size() -> Result<()> {
         let most = exception.map_or(FILE_MAX, |(_, most)| *most);
         let lines = code(source);
         ensure!(lines <= most, "{} has {lines} lines of code, and {most} are a long file", source.path);
-        ensure!(
-            exception.is_none() || lines > FILE_MAX,
-            "{} is short enough: take it off the list",
-            source.path
-        );
+        ensure!(exception.is_none() || lines > FILE_MAX, "{} is short enough: take it off the list", source.path);
     }
     Ok(())
 }
@@ -190,13 +174,11 @@ fn files_stay_within_their_size() -> Result<()> {
 fn the_docs_say_how_much_must_be_read() -> Result<()> {
     let round = |lines: usize| (lines + 25) / 50 * 50;
     let (kernel, always) = (lines_of(&["shared/proof/src"])?, lines_of(&ALWAYS)?);
-    let mut table =
-        String::from("| to believe | kernel | always | besides | lines in all |\n|---|--:|--:|--:|--:|\n");
+    let mut table = String::from("| to believe | kernel | always | besides | lines in all |\n|---|--:|--:|--:|--:|\n");
     for (what, places) in EVIDENCE {
         let besides = lines_of(places)?;
         let sum = round(kernel) + round(always) + round(besides);
-        table +=
-            &format!("| {what} | {} | {} | {} | {sum} |\n", round(kernel), round(always), round(besides));
+        table += &format!("| {what} | {} | {} | {} | {sum} |\n", round(kernel), round(always), round(besides));
     }
     let page = std::fs::read_to_string(repository().join("docs/proof.md")).context("docs/proof.md")?;
     ensure!(page.contains(&table), "docs/proof.md should have this table:\n{table}");
@@ -232,8 +214,7 @@ fn has_the_sizes(page: &str, head: &str, mut sizes: Vec<(String, usize)>) -> Res
 /// `docs/testing.md` has the size of the tests by folder, to the nearest hundred lines. All code outside of the product counts as tests.
 #[test]
 fn the_docs_say_how_many_lines_of_tests_there_are() -> Result<()> {
-    let written =
-        |source: &Source| source.text.lines().map(str::trim).filter(|line| is_written(line)).count();
+    let written = |source: &Source| source.text.lines().map(str::trim).filter(|line| is_written(line)).count();
     let crates = ["shared", "controllers", "devices"];
     let all: usize = texts(&crates, &["rs"])?.iter().map(written).sum();
     let mut sizes = vec![("in the crates of the product".to_owned(), all - lines_of(&crates)?)];

@@ -29,10 +29,7 @@ fn every_select_is_biased() -> Result<()> {
     for Source { path, text } in sources()? {
         for (number, body) in selects(&text) {
             count += 1;
-            ensure!(
-                body.starts_with("biased;"),
-                "{path}:{number}: begin with `biased;`, most urgent branch first"
-            );
+            ensure!(body.starts_with("biased;"), "{path}:{number}: begin with `biased;`, most urgent branch first");
         }
     }
     println!("{count} uses");
@@ -42,10 +39,7 @@ fn every_select_is_biased() -> Result<()> {
 #[test]
 fn an_unbiased_select_is_detected() {
     let body = |text: &str| {
-        selects(&text.replace("choose!", SELECT))
-            .into_iter()
-            .map(|(_, body)| body.to_owned())
-            .collect::<Vec<_>>()
+        selects(&text.replace("choose!", SELECT)).into_iter().map(|(_, body)| body.to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(body("tokio::choose! {\n    biased;\n    x"), ["biased;\n    x"]);
     assert_eq!(body("tokio::choose! { x = y => {} }"), ["x = y => {} }"]);
@@ -70,15 +64,13 @@ fn only_the_places_named_here_break_a_ban() -> Result<()> {
 /// Controllers may not use what the crates below them may use, so those crates must not re-export it.
 #[test]
 fn no_crate_below_controllers_exposes_a_client() -> Result<()> {
-    let below =
-        |source: &Source| ["shared/", "devices/src/"].iter().any(|path| source.path.starts_with(path));
+    let below = |source: &Source| ["shared/", "devices/src/"].iter().any(|path| source.path.starts_with(path));
     for Source { path, text } in sources()?.into_iter().filter(below) {
         for (number, line) in numbered(&text) {
             let clients = ["kube", "k8s_openapi", "hyper", "hyper_util", "tokio_rustls", "tower", "http"];
             let hands_on = clients.into_iter().any(|krate| {
                 let named = |form: &str| {
-                    line.starts_with(&format!("{form} {krate}::"))
-                        || line.starts_with(&format!("{form} {krate};"))
+                    line.starts_with(&format!("{form} {krate}::")) || line.starts_with(&format!("{form} {krate};"))
                 };
                 named("pub use") || named("pub extern crate")
             });
@@ -105,9 +97,7 @@ fn only_the_process_names_the_devices() -> Result<()> {
 #[test]
 fn only_the_demonstration_names_the_simulator() -> Result<()> {
     let mut count = 0;
-    for Source { path, text } in
-        sources()?.into_iter().filter(|source| source.path.starts_with("controllers/"))
-    {
+    for Source { path, text } in sources()?.into_iter().filter(|source| source.path.starts_with("controllers/")) {
         let named = text.contains(SIMULATOR);
         let allowed = path.starts_with("controllers/src/demo/");
         ensure!(allowed || !named, "{path} names the simulator");
@@ -145,8 +135,7 @@ fn the_threat_model_names_the_attacks_that_are_played() -> Result<()> {
         text.split(before).skip(1).map(|rest| rest.get(..ends(rest)).unwrap_or_default().to_owned()).collect()
     };
     let declared = concat!("fn ", "attack_");
-    let played: BTreeSet<String> =
-        sources()?.iter().flat_map(|source| names(&source.text, declared)).collect();
+    let played: BTreeSet<String> = sources()?.iter().flat_map(|source| names(&source.text, declared)).collect();
     let page = std::fs::read_to_string(repository().join("docs/threat-model.md"))?;
     ensure!(played.len() > 20, "only {played:?} were found");
     assert_eq!(names(&page, "`attack_"), played);

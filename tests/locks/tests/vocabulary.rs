@@ -65,20 +65,13 @@ fn other_words_than_the_field_s_only_become_fewer() -> Result<()> {
 
 #[test]
 fn planted_words_are_counted() {
-    let text =
-        "// Nobody `said` it.\nfn of(said: u8) { let last_heard = \"nobody told\"; SaidSo }\n/// As told\n";
+    let text = "// Nobody `said` it.\nfn of(said: u8) { let last_heard = \"nobody told\"; SaidSo }\n/// As told\n";
     let source = Source { path: "shared/x.rs".to_owned(), text: text.to_owned() };
     let counts: Vec<String> =
         count(&[source]).into_iter().map(|((area, word), count)| format!("{area} {word} {count}")).collect();
     assert_eq!(
         counts,
-        [
-            "comments nobody 1",
-            "comments told 1",
-            "functions of 1",
-            "identifiers heard 1",
-            "identifiers said 2"
-        ]
+        ["comments nobody 1", "comments told 1", "functions of 1", "identifiers heard 1", "identifiers said 2"]
     );
 }
 
@@ -102,14 +95,11 @@ fn count(sources: &[Source]) -> Counts {
                 }
             }
             for name in code.split(|letter: char| !(letter.is_alphanumeric() || letter == '_')) {
-                segments(name)
-                    .filter(|segment| is_listed(segment))
-                    .for_each(|segment| add("identifiers", &segment));
+                segments(name).filter(|segment| is_listed(segment)).for_each(|segment| add("identifiers", &segment));
             }
             if let Some((_, rest)) = code.split_once("fn ")
-                && let Some(name) = NAMES
-                    .iter()
-                    .find(|name| rest.strip_prefix(**name).is_some_and(|rest| rest.starts_with(['(', '<'])))
+                && let Some(name) =
+                    NAMES.iter().find(|name| rest.strip_prefix(**name).is_some_and(|rest| rest.starts_with(['(', '<'])))
             {
                 add("functions", name);
             }

@@ -25,8 +25,7 @@ const COUNTED: [&str; 16] = [
 ];
 
 /// Terms that only a programmer knows.
-const OF_LIBRARIES: [&str; 6] =
-    ["ServiceError", "(os error", "client error (", "(Connect)", "'\"", "tunnel error"];
+const OF_LIBRARIES: [&str; 6] = ["ServiceError", "(os error", "client error (", "(Connect)", "'\"", "tunnel error"];
 
 /// Files that contain refused phrases in order to refuse them.
 const NOT_READ: [&str; 5] = [
@@ -39,8 +38,7 @@ const NOT_READ: [&str; 5] = [
 
 #[test]
 fn program_output_has_no_odd_wording() -> Result<()> {
-    let mut all =
-        texts(&["docs", "controllers", "shared", "devices", "tests/control-plane/golden"], &["txt", "md"])?;
+    let mut all = texts(&["docs", "controllers", "shared", "devices", "tests/control-plane/golden"], &["txt", "md"])?;
     all.extend(sources()?);
     ensure!(all.len() > 300, "{} files: not the whole tree", all.len());
     let places: Vec<String> =
@@ -66,19 +64,10 @@ fn planted_wording_is_detected() {
         let places = odd_wording(&Source { path: "a.txt".to_owned(), text: text.to_owned() });
         assert!(places.first().is_some_and(|line| line.contains(what)), "{text}: {places:?}");
     }
-    for good in [
-        "11 pods are",
-        "v1 pods",
-        "a (b)",
-        "1 of 2 nodes is lost",
-        "x: y: x",
-        "kubectl get pods -1",
-        "0.1 seconds",
-    ] {
-        assert!(
-            odd_wording(&Source { path: "a.txt".to_owned(), text: good.to_owned() }).is_empty(),
-            "{good}"
-        );
+    for good in
+        ["11 pods are", "v1 pods", "a (b)", "1 of 2 nodes is lost", "x: y: x", "kubectl get pods -1", "0.1 seconds"]
+    {
+        assert!(odd_wording(&Source { path: "a.txt".to_owned(), text: good.to_owned() }).is_empty(), "{good}");
     }
 }
 
@@ -91,8 +80,7 @@ fn odd_wording(source: &Source) -> Vec<String> {
         if line.starts_with("kubectl ") || is_code && line.trim_start().starts_with("//") {
             continue;
         }
-        let quoted: Vec<&str> =
-            if is_code { line.split('"').skip(1).step_by(2).collect() } else { vec![line] };
+        let quoted: Vec<&str> = if is_code { line.split('"').skip(1).step_by(2).collect() } else { vec![line] };
         for text in quoted {
             problems.extend(of_line(text).map(|what| format!("{}:{}: {what}", source.path, number + 1)));
         }
@@ -101,8 +89,7 @@ fn odd_wording(source: &Source) -> Vec<String> {
 }
 
 fn of_line(text: &str) -> Option<String> {
-    let words: Vec<&str> =
-        text.split([' ', '`', '|', ',', '.', '(']).filter(|word| !word.is_empty()).collect();
+    let words: Vec<&str> = text.split([' ', '`', '|', ',', '.', '(']).filter(|word| !word.is_empty()).collect();
     for (at, _) in words.iter().enumerate().filter(|(_, word)| **word == "1") {
         let behind = &words[at..];
         match behind {

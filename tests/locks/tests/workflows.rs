@@ -25,8 +25,7 @@ fn the_short_steps_of_a_release_succeed() -> Result<()> {
     let folder = tempfile::tempdir()?;
     for step in short {
         let output =
-            pod_safety_locks::workflows::shell(&step, &pod_safety_locks::repository(), folder.path())?
-                .output()?;
+            pod_safety_locks::workflows::shell(&step, &pod_safety_locks::repository(), folder.path())?.output()?;
         ensure!(output.status.success(), "{}: {}\n{output:?}", step.place, step.run);
     }
     Ok(())

@@ -110,8 +110,7 @@ pub(crate) fn build(
     for _ in 0..ROUNDS {
         let mut schemas = BTreeMap::new();
         for (file, mutants, source) in &sources {
-            let compiled: Vec<_> =
-                mutants.iter().copied().filter(|one| !refused.contains(&one.number)).collect();
+            let compiled: Vec<_> = mutants.iter().copied().filter(|one| !refused.contains(&one.number)).collect();
             let schema = Schema::new(source, &compiled, &constant).with_context(|| (*file).to_owned())?;
             write(&tree.join(file), schema.text.as_bytes())?;
             schemas.insert((*file).to_owned(), schema);
@@ -149,8 +148,7 @@ pub(crate) fn build(
 
 /// The mutant at the first place in the compiler's message or, if there is none, at the next one.
 fn blamed(error: &Message, schemas: &BTreeMap<String, Schema>) -> Option<usize> {
-    let all: Vec<&Span> =
-        error.spans.iter().chain(error.children.iter().flat_map(|child| &child.spans)).collect();
+    let all: Vec<&Span> = error.spans.iter().chain(error.children.iter().flat_map(|child| &child.spans)).collect();
     let (first, next): (Vec<_>, Vec<_>) = all.into_iter().partition(|span| span.is_primary);
     first.into_iter().chain(next).find_map(|span| schemas.get(&span.file_name)?.at(span.byte_start))
 }
@@ -172,15 +170,7 @@ fn compile(tree: &Path, target: &Path, package: &str) -> Result<(Option<PathBuf>
         ]
     };
     let output = Command::new(env!("CARGO"))
-        .args([
-            "test",
-            "--quiet",
-            "--no-run",
-            "--lib",
-            "--no-default-features",
-            "--locked",
-            "--message-format=json",
-        ])
+        .args(["test", "--quiet", "--no-run", "--lib", "--no-default-features", "--locked", "--message-format=json"])
         .args(["--package", package])
         .args(crate::USERS.iter().chain(&crate::OTHERS).flat_map(|(package, _)| apart(package)))
         .arg("--target-dir")

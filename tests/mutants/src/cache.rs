@@ -44,13 +44,7 @@ impl Cache {
     ///
     /// # Errors
     /// If git or the disk fails, or the file was made by another version of this program.
-    pub(crate) fn load(
-        repository: &Path,
-        work: &Path,
-        own: Package,
-        users: &[Package],
-        all: bool,
-    ) -> Result<Self> {
+    pub(crate) fn load(repository: &Path, work: &Path, own: Package, users: &[Package], all: bool) -> Result<Self> {
         let suites = std::iter::once(&own)
             .chain(users)
             .map(|(package, folder)| Ok((*package, state(repository, folder)?)))
@@ -86,8 +80,7 @@ impl Cache {
 
     /// Whether the tests of `package` have not judged the mutant yet.
     pub(crate) fn needs_verdict(&self, package: &str, mutant: &Mutant) -> bool {
-        let has_verdict =
-            self.file.suites.get(package).is_some_and(|suite| suite.verdicts.contains_key(&mutant.id));
+        let has_verdict = self.file.suites.get(package).is_some_and(|suite| suite.verdicts.contains_key(&mutant.id));
         !has_verdict && self.verdict(mutant).is_none()
     }
 
@@ -95,11 +88,7 @@ impl Cache {
     ///
     /// # Errors
     /// If the disk fails.
-    pub(crate) fn add(
-        &mut self,
-        package: &str,
-        verdicts: impl Iterator<Item = (String, Verdict)>,
-    ) -> Result<()> {
+    pub(crate) fn add(&mut self, package: &str, verdicts: impl Iterator<Item = (String, Verdict)>) -> Result<()> {
         let suite = self.file.suites.entry(package.to_owned()).or_default();
         suite.state = self.suites.iter().find(|(name, _)| *name == package).map_or(0, |(_, state)| *state);
         suite.verdicts.extend(verdicts);

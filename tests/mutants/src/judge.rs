@@ -129,8 +129,7 @@ pub(crate) fn run(
     (variable, value): (&str, &str),
 ) -> Result<Verdict> {
     let (processor, clock) = ((TIMEOUT_FACTOR + took).as_secs(), (TIMEOUT_FACTOR + took * BUSY).as_secs());
-    let limits =
-        format!("ulimit -t {processor}; ulimit -v {MEMORY}; exec timeout -k 1 {clock} \"$0\" \"$@\"");
+    let limits = format!("ulimit -t {processor}; ulimit -v {MEMORY}; exec timeout -k 1 {clock} \"$0\" \"$@\"");
     let status = Command::new("sh")
         .args(["-c", &limits])
         .arg(&program.path)

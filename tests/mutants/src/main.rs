@@ -148,8 +148,7 @@ fn judge_list(repository: &Path, plan: Plan) -> Result<()> {
             eprintln!("{}: {} of {} mutants compile in their place", own.0, viable.len(), all.len());
             cache.compiled(&all, &viable);
             judge_by(&programs, &mut cache, &chosen, &work, jobs)?;
-            for mutant in chosen.iter().filter(|mutant| cache.verdict(mutant) == Some(Some(Verdict::Missed)))
-            {
+            for mutant in chosen.iter().filter(|mutant| cache.verdict(mutant) == Some(Some(Verdict::Missed))) {
                 eprintln!("missed: {}", mutant.name);
             }
         }
@@ -172,8 +171,7 @@ fn judge_list(repository: &Path, plan: Plan) -> Result<()> {
 
 /// The target directory of cargo.
 pub(crate) fn target(repository: &Path) -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR")
-        .map_or_else(|| repository.join("target"), |folder| repository.join(folder))
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository.join("target"), |folder| repository.join(folder))
 }
 
 /// The commit of the tree with its date, and whether the tree differs from it.
@@ -190,13 +188,7 @@ pub(crate) fn git(repository: &Path, arguments: &[&str]) -> Result<String> {
 }
 
 /// Runs the tests of each program on the mutants that the programs before it missed and that have no cached verdict.
-fn judge_by(
-    programs: &[Program],
-    cache: &mut Cache,
-    mutants: &[&Mutant],
-    work: &Path,
-    jobs: usize,
-) -> Result<()> {
+fn judge_by(programs: &[Program], cache: &mut Cache, mutants: &[&Mutant], work: &Path, jobs: usize) -> Result<()> {
     for program in programs {
         let remaining: Vec<_> =
             mutants.iter().copied().filter(|mutant| cache.needs_verdict(program.package, mutant)).collect();

@@ -120,29 +120,22 @@ fn read_rows(repository: &Path) -> Result<Vec<Slip>> {
             }
         }
     }
-    ensure!(
-        wrong.is_empty(),
-        "{} rows are about something that is not there:\n{}",
-        wrong.len(),
-        wrong.join("\n")
-    );
+    ensure!(wrong.is_empty(), "{} rows are about something that is not there:\n{}", wrong.len(), wrong.join("\n"));
     Ok(slips)
 }
 
 /// The only occurrence of a sentence in a page.
 fn find_sentence(repository: &Path, page: &str, sentence: &str) -> Result<()> {
     let text = std::fs::read_to_string(repository.join(page)).with_context(|| page.to_owned())?;
-    only_place(&normalize(&text), &normalize(sentence))
-        .with_context(|| format!("the sentence, in {page}"))?;
+    only_place(&normalize(&text), &normalize(sentence)).with_context(|| format!("the sentence, in {page}"))?;
     Ok(())
 }
 
 /// Whether one of the sources has a test of this name.
 fn is_test_of(sources: &[(String, Vec<u8>)], name: &str) -> bool {
     let function = format!("fn {name}(");
-    let has = |(file, text): &(String, Vec<u8>)| {
-        file.ends_with(".rs") && String::from_utf8_lossy(text).contains(&function)
-    };
+    let has =
+        |(file, text): &(String, Vec<u8>)| file.ends_with(".rs") && String::from_utf8_lossy(text).contains(&function);
     sources.iter().any(has)
 }
 
@@ -160,9 +153,7 @@ fn place(repository: &Path, row: Row, number: usize) -> Result<Slip> {
     let own = packages().find(|(_, folder)| row.file.starts_with(&format!("{folder}/src/")));
     let own = own.with_context(|| format!("{} is of no package", row.file))?;
     let by = match &row.by {
-        Some(by) => {
-            packages().find(|(package, _)| package == by).with_context(|| format!("no package {by}"))?
-        }
+        Some(by) => packages().find(|(package, _)| package == by).with_context(|| format!("no package {by}"))?,
         None => own,
     };
     let function = row.test.rsplit("::").next().unwrap_or_default();
@@ -316,9 +307,7 @@ mod tests {
             let of_page = || rows.iter().filter(|(of, _)| *of == page).map(|(_, sentence)| sentence);
             assert!(of_page().next().is_some(), "{page} has no row");
             for sentence in promising(&text) {
-                if !of_page()
-                    .any(|row| row.contains(&sentence) || sentence.contains(row.trim_end_matches('.')))
-                {
+                if !of_page().any(|row| row.contains(&sentence) || sentence.contains(row.trim_end_matches('.'))) {
                     without.push(format!("{page}: {sentence}"));
                 }
             }

@@ -75,10 +75,7 @@ pub(crate) fn table(judged: &Judged<'_>) -> Result<String, Error> {
 }
 
 /// Each missed mutant with the reason below it, if it is equivalent: `missed.txt`.
-pub(crate) fn list_of_missed(
-    judged: &Judged<'_>,
-    equivalents: &BTreeMap<String, String>,
-) -> Result<String, Error> {
+pub(crate) fn list_of_missed(judged: &Judged<'_>, equivalents: &BTreeMap<String, String>) -> Result<String, Error> {
     let mut text = String::new();
     for mutant in missed(judged) {
         let why = equivalents.get(&mutant.id).map_or("no test notices it", String::as_str);
@@ -96,8 +93,7 @@ pub(crate) fn complaints(judged: &Judged<'_>, equivalents: &BTreeMap<String, Str
     let mut complaints_found: Vec<String> =
         rotten.map(|it| format!("called equivalent, and a test notices it: {}", it.id)).collect();
     complaints_found.extend(open.map(|it| format!("missed where nothing may be: {}", it.id)));
-    let (missed, viable) =
-        (missed(judged).count(), judged.iter().filter(|(_, verdict)| verdict.is_some()).count());
+    let (missed, viable) = (missed(judged).count(), judged.iter().filter(|(_, verdict)| verdict.is_some()).count());
     if missed * 100 > viable * (100 - FLOOR) {
         complaints_found.push(format!("{missed} of {viable} are missed: less than {FLOOR} % are caught"));
     }

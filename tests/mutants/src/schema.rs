@@ -28,8 +28,7 @@ impl Schema {
     /// If the source is not Rust.
     pub(crate) fn new(source: &str, mutants: &[&Mutant], constant: &BTreeSet<String>) -> Result<Self> {
         let file = syn::parse_file(source).context("parse")?;
-        let lines: Vec<usize> =
-            std::iter::once(0).chain(source.match_indices('\n').map(|(at, _)| at + 1)).collect();
+        let lines: Vec<usize> = std::iter::once(0).chain(source.match_indices('\n').map(|(at, _)| at + 1)).collect();
         let mut pending: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for mutant in mutants {
             let range = mutant.span.bytes(source, &lines).context("a place beyond the end")?;
@@ -91,13 +90,7 @@ impl<'a> Instrumenter<'a> {
         let (opens, closes) = (Some(mutant), None);
         self.edits.push(Edit { range: at.start..at.start, text: before, rank: first, opens, closes });
         let after = after.to_owned();
-        self.edits.push(Edit {
-            range: at.end..at.end,
-            text: after,
-            rank: last,
-            opens: closes,
-            closes: opens,
-        });
+        self.edits.push(Edit { range: at.end..at.end, text: after, rank: last, opens: closes, closes: opens });
     }
 
     /// Emits `node` unchanged, or with its mutants.
@@ -115,9 +108,7 @@ impl<'a> Instrumenter<'a> {
     }
 
     fn arm(&mut self, arm: &syn::Arm, deletable: bool) {
-        for (Mutant { number, .. }, _) in
-            self.take_placed(Genre::MatchArm, arm).into_iter().filter(|_| deletable)
-        {
+        for (Mutant { number, .. }, _) in self.take_placed(Genre::MatchArm, arm).into_iter().filter(|_| deletable) {
             let end = bytes(&arm.pat).end;
             self.put(&(end..end), format!(" if !crate::mutant::is({number})"), "", *number);
         }
@@ -138,16 +129,14 @@ impl<'a> Instrumenter<'a> {
     fn function(&mut self, signature: &Signature, block: &Block, within: impl FnOnce(&mut Self)) {
         let before = self.edits.len();
         let whole = bytes(block);
-        let slips =
-            self.pending.extract_if((Genre::Slip, whole.start)..=(Genre::Slip, whole.end), |_, _| true);
+        let slips = self.pending.extract_if((Genre::Slip, whole.start)..=(Genre::Slip, whole.end), |_, _| true);
         for slip in slips.flat_map(|(_, slips)| slips).collect::<Vec<_>>() {
             self.choose_in(&slip.1.clone(), vec![slip]);
         }
         for (Mutant { number, replacement, .. }, body) in
             block.stmts.first().map_or_else(Vec::new, |first: &Stmt| self.take_placed(Genre::FnValue, first))
         {
-            let opaque =
-                matches!(&signature.output, ReturnType::Type(_, it) if matches!(**it, Type::ImplTrait(_)));
+            let opaque = matches!(&signature.output, ReturnType::Type(_, it) if matches!(**it, Type::ImplTrait(_)));
             if opaque {
                 // Both branches must have one type: a mutant with an empty iterator loses its item type.
                 if replacement.contains("iter::empty") {
@@ -190,9 +179,7 @@ impl<'a> Instrumenter<'a> {
 fn has_let(expression: &Expr) -> bool {
     match expression {
         Expr::Let(_) => true,
-        Expr::Binary(both) => {
-            matches!(both.op, BinOp::And(_)) && (has_let(&both.left) || has_let(&both.right))
-        }
+        Expr::Binary(both) => matches!(both.op, BinOp::And(_)) && (has_let(&both.left) || has_let(&both.right)),
         _ => false,
     }
 }
@@ -272,11 +259,7 @@ mod tests {
     fn each_genre_is_selected_in_place() {
         let is = "crate::mutant::is(7)";
         for (source, (genre, there, replacement), expected) in [
-            (
-                "fn f() -> u8 { 1 }",
-                ("FnValue", "1", "0"),
-                format!("fn f() -> u8 {{ if {is} {{ return 0; }} 1 }}"),
-            ),
+            ("fn f() -> u8 { 1 }", ("FnValue", "1", "0"), format!("fn f() -> u8 {{ if {is} {{ return 0; }} 1 }}")),
             (
                 "const fn f() -> u8 { 1 }",
                 ("FnValue", "1", "0"),
@@ -285,9 +268,7 @@ mod tests {
             (
                 "fn f() -> impl Iterator<Item = u8> { g() }",
                 ("FnValue", "g()", "::std::iter::empty()"),
-                format!(
-                    "fn f() -> impl Iterator<Item = u8> {{ let __all = {{ g() }}; __all.filter(|_| !{is}) }}"
-                ),
+                format!("fn f() -> impl Iterator<Item = u8> {{ let __all = {{ g() }}; __all.filter(|_| !{is}) }}"),
             ),
             (
                 "fn f() { let x = a && b || c; }",

@@ -68,8 +68,7 @@ async fn prepare(plane: &ControlPlane, machine: Machine) -> Result<()> {
 /// Cuts the power of a machine whose watchdog was fed and is not fed any more. A machine that is off stays off.
 async fn run_watchdog(machine: Machine) -> Result<()> {
     let nonblocking = i32::try_from(OFlags::NONBLOCK.bits())?;
-    let mut pipe =
-        OpenOptions::new().read(true).custom_flags(nonblocking).open(folder(machine).join("keeper"))?;
+    let mut pipe = OpenOptions::new().read(true).custom_flags(nonblocking).open(folder(machine).join("keeper"))?;
     let (mut words, mut petted) = ([0; 64], None);
     loop {
         let length = pipe.read(&mut words).unwrap_or(0);
@@ -92,7 +91,8 @@ async fn run_watchdog(machine: Machine) -> Result<()> {
 /// Sends a signal to each process of a pod, by its cgroups as the host has them. A process that has ended meanwhile
 /// needs none.
 async fn signal_all_of(uid: &str, signal: &str) -> Result<()> {
-    let script = r#"cat $(find /sys/fs/cgroup -path "*pod$1*" -name cgroup.procs) | sort -u | xargs -r kill -"$2" || true"#;
+    let script =
+        r#"cat $(find /sys/fs/cgroup -path "*pod$1*" -name cgroup.procs) | sort -u | xargs -r kill -"$2" || true"#;
     run("sh", &["-c", script, "sh", uid, signal]).await.map(drop)
 }
 
@@ -131,10 +131,7 @@ impl Cluster {
             let device = self.plane.find("fencedevices", "pod-safety", "agents").await;
             let device = device.map_err(|error| error.to_string())?.ok_or("there is no device")?;
             let targets = device["status"]["targets"].as_array().cloned().unwrap_or_default();
-            let count = targets
-                .iter()
-                .filter(|target| target["power"] == "On" && target["message"].is_null())
-                .count();
+            let count = targets.iter().filter(|target| target["power"] == "On" && target["message"].is_null()).count();
             check_that(count == Machine::ALL.len(), device["status"].to_string())
         })
         .await?)

@@ -35,12 +35,7 @@ impl WorkerBlock {
 impl Cluster {
     /// The pod is created again on its machine and writes, and its worker waits. Its successors have the earlier
     /// template.
-    pub(crate) async fn busy_worker(
-        &mut self,
-        victim: Machine,
-        identity: &str,
-        waits: WorkerBlock,
-    ) -> Result<()> {
+    pub(crate) async fn busy_worker(&mut self, victim: Machine, identity: &str, waits: WorkerBlock) -> Result<()> {
         let (set, _) = identity.rsplit_once('-').context("no ordinal")?;
         // scripts/machine.sh configures containerd with this registry.
         let registry = format!("{CONTROL_PLANE}:5000");

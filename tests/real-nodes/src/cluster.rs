@@ -205,10 +205,9 @@ impl Cluster {
         let now = watch::uptime()?;
         for identity in IDENTITIES {
             let pod = self.pod(identity).await?;
-            if let Err(why) = pod.map_or_else(
-                || Err(format!("{identity} is not there")),
-                |pod| served(identity, &pod, &nodes, now),
-            ) {
+            if let Err(why) =
+                pod.map_or_else(|| Err(format!("{identity} is not there")), |pod| served(identity, &pod, &nodes, now))
+            {
                 return Ok(Err(why));
             }
         }
@@ -236,8 +235,7 @@ impl Cluster {
             return Err(format!("there are {} nodes", nodes.len()));
         }
         let open = self.incidents().await.map_err(|error| error.to_string())?.into_iter().find(|fence| {
-            !["Done", "Cancelled", "Superseded"]
-                .contains(&fence["status"]["phase"].as_str().unwrap_or_default())
+            !["Done", "Cancelled", "Superseded"].contains(&fence["status"]["phase"].as_str().unwrap_or_default())
         });
         open.map_or(Ok(()), |fence| Err(format!("a NodeFence is {}", fence["status"]["phase"])))
     }
@@ -265,8 +263,7 @@ impl Cluster {
         }
         if !self.ours.is_empty() {
             let explain = ["explain", "pod", identity, "-n", NAMESPACE];
-            let explained =
-                self.plane.start_pod_safety_once(&self.plane.admin_kubeconfig(), &explain).await?;
+            let explained = self.plane.start_pod_safety_once(&self.plane.admin_kubeconfig(), &explain).await?;
             said.extend(explained.stdout.lines().nth(1).map(str::to_owned));
         }
         for fence in self.incidents().await? {
@@ -294,14 +291,8 @@ fn switches(plane: &ControlPlane, rigs: &Rigs, systems: &[(String, String)]) -> 
     let (certificate, key) = rigs.certificate();
     let (address, port) = SWITCHES.split_once(':').context("no port")?;
     let paths = [machines, scripts.join("switch.sh")];
-    let args = [
-        service.as_os_str(),
-        address.as_ref(),
-        port.as_ref(),
-        certificate.as_ref(),
-        key.as_ref(),
-        PASSWORD.as_ref(),
-    ];
+    let args =
+        [service.as_os_str(), address.as_ref(), port.as_ref(), certificate.as_ref(), key.as_ref(), PASSWORD.as_ref()];
     let args = args.into_iter().chain(paths.iter().map(|path| path.as_os_str()));
     Ok(plane.program("switches", std::path::Path::new("python3"), args, &[])?)
 }
@@ -336,8 +327,7 @@ async fn install(plane: &ControlPlane) -> Result<PathBuf> {
     let account = plane.install_pod_safety().await?;
     let chart = chart();
     let chart = chart.to_string_lossy();
-    let args =
-        ["template", "pod-safety", &chart, "--namespace=pod-safety", "--set=admissionPolicies.action=Deny"];
+    let args = ["template", "pod-safety", &chart, "--namespace=pod-safety", "--set=admissionPolicies.action=Deny"];
     let all = helm(&args).await?.text()?;
     // Policies and their bindings.
     let policies: Vec<_> =
@@ -366,8 +356,7 @@ async fn systems(api: &Client) -> Result<Vec<(String, String)>> {
         check_that(count == Machine::ALL.len(), format!("{count} of {}", list.len())).map(|()| list)
     })
     .await?;
-    let named =
-        found.into_iter().filter_map(|node| Some((node.metadata.name?, node.status?.node_info?.system_uuid)));
+    let named = found.into_iter().filter_map(|node| Some((node.metadata.name?, node.status?.node_info?.system_uuid)));
     Ok(named.collect())
 }
 

@@ -56,8 +56,7 @@ impl Cluster {
             self.plane.kubectl(&["cordon", &other.name()]).await?.text()?;
         }
         observe::delete_pod(&self.plane.admin(), NAMESPACE, identity, false).await?;
-        let is_there =
-            async |cluster: &Self| Ok(is_so(cluster).await? && cluster.machine_of(identity)? == victim);
+        let is_there = async |cluster: &Self| Ok(is_so(cluster).await? && cluster.machine_of(identity)? == victim);
         self.wait_until(&format!("{identity} is there again"), is_there).await?;
         for other in &others {
             self.plane.kubectl(&["uncordon", &other.name()]).await?.text()?;

@@ -180,12 +180,7 @@ impl Cluster {
     }
 
     /// Does it. What somebody was answered is worth a word.
-    pub(crate) async fn strike(
-        &mut self,
-        fault: Fault,
-        victim: Machine,
-        identity: &str,
-    ) -> Result<Option<String>> {
+    pub(crate) async fn strike(&mut self, fault: Fault, victim: Machine, identity: &str) -> Result<Option<String>> {
         match fault {
             Fault::CablePulled => victim.cable(false).await?,
             Fault::CablePlugged => victim.cable(true).await?,
@@ -193,10 +188,9 @@ impl Cluster {
             Fault::PowerLost => victim.off().await?,
             Fault::Rebooted => reboot(victim).await?,
             Fault::Frozen | Fault::Thawed | Fault::Starved | Fault::Fed => starve(fault, victim).await?,
-            Fault::Killed(service)
-            | Fault::Stopped(service)
-            | Fault::GoesOn(service)
-            | Fault::Started(service) => self.strike_service(fault, service, victim).await?,
+            Fault::Killed(service) | Fault::Stopped(service) | Fault::GoesOn(service) | Fault::Started(service) => {
+                self.strike_service(fault, service, victim).await?
+            }
             Fault::NotHeard => victim.lose(Direction::Out, 100).await?,
             Fault::Deaf => victim.lose(Direction::In, 100).await?,
             Fault::Lossy(percent) => lose_both_ways(victim, percent).await?,
@@ -303,12 +297,7 @@ impl Cluster {
         Ok(())
     }
 
-    async fn strike_object(
-        &mut self,
-        fault: Fault,
-        victim: Machine,
-        identity: &str,
-    ) -> Result<Option<String>> {
+    async fn strike_object(&mut self, fault: Fault, victim: Machine, identity: &str) -> Result<Option<String>> {
         let node = victim.name();
         let taint = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute";
         let waits = matches!(fault, Fault::ForcedByScript | Fault::TaintedByHand | Fault::NodeDeleted);
@@ -393,8 +382,7 @@ impl Cluster {
 
     /// A kubelet whose Node was deleted registers again when it is restarted.
     async fn register(&self, machine: Machine) -> Result<()> {
-        let node =
-            self.plane.kubectl(&["get", "node", &machine.name(), "--ignore-not-found", "-o", "name"]).await?;
+        let node = self.plane.kubectl(&["get", "node", &machine.name(), "--ignore-not-found", "-o", "name"]).await?;
         if node.status.success() && node.stdout.trim().is_empty() {
             machine.kill(Service::Kubelet).await?;
             machine.start(Service::Kubelet).await?;

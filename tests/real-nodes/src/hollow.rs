@@ -88,16 +88,14 @@ pub(crate) async fn compare() -> Result<(String, Vec<String>)> {
     let (real, hollow) = tokio::join!(all(&real), all(&hollow));
     let (real, hollow) = (real.context("on real nodes")?, hollow.context("in the simulator")?);
     let mut found = BTreeSet::new();
-    let mut page =
-        "| script | after | of the | real kubelet | simulator |\n|---|---|---|---|---|\n".to_owned();
+    let mut page = "| script | after | of the | real kubelet | simulator |\n|---|---|---|---|---|\n".to_owned();
     for (script, (real, hollow)) in SCRIPTS.iter().zip(real.iter().zip(&hollow)) {
         for (at, deed) in script.steps.iter().enumerate() {
             for track in record::TRACKS {
                 let [theirs, ours] = [real, hollow].map(|shown| shown[at][track].join("; "));
                 let same = if theirs == ours { "the same".to_owned() } else { ours.clone() };
                 if !theirs.is_empty() || !ours.is_empty() {
-                    let _infallible =
-                        writeln!(page, "| {} | {deed:?} | {track} | {theirs} | {same} |", script.name);
+                    let _infallible = writeln!(page, "| {} | {deed:?} | {track} | {theirs} | {same} |", script.name);
                 }
                 if theirs != ours {
                     found.insert((script.name, at, track));
@@ -123,9 +121,7 @@ async fn play(side: &Side<'_>, node: usize, script: &Script) -> Result<Tracks> {
     let mut record = Record::begin(&client, &name, script.name).await?;
     let mut shown = Vec::new();
     for deed in script.steps {
-        apply(side, &client, node, script.name, *deed)
-            .await
-            .with_context(|| format!("{}: {deed:?}", script.name))?;
+        apply(side, &client, node, script.name, *deed).await.with_context(|| format!("{}: {deed:?}", script.name))?;
         tokio::time::sleep(side.settle_time(*deed)).await;
         let mut tracks = record.finish();
         tracks.insert(record::PROCESS, vec![side.runs(script.name)]);
@@ -160,8 +156,7 @@ async fn apply(side: &Side<'_>, client: &Client, node: usize, pod: &str, deed: S
 }
 
 fn pod_of(name: &str, node: &str, program: Program) -> Result<Pod> {
-    let field =
-        |name: &str, path: &str| json!({ "name": name, "valueFrom": { "fieldRef": { "fieldPath": path } } });
+    let field = |name: &str, path: &str| json!({ "name": name, "valueFrom": { "fieldRef": { "fieldPath": path } } });
     let copy = ["/workload", name, "$(UID)", "$(NODE)"];
     let (command, policy) = match program {
         // Ended by a signal it exits with 143, which is a good end.

@@ -60,15 +60,10 @@ pub(crate) async fn play() -> Result<String> {
     let idle = steps.step("helm test", test(&cluster, &view)).await?;
     let uid = steps.step("a cable is pulled: held, said, an alert", hold(&mut cluster, &view, idle)).await?;
     steps
-        .step(
-            "the switch answers: switched off by who leads, runs elsewhere",
-            release(&mut cluster, &view, idle, &uid),
-        )
+        .step("the switch answers: switched off by who leads, runs elsewhere", release(&mut cluster, &view, idle, &uid))
         .await?;
     steps.step("the machine is back, the alert stops", back(&mut cluster, &view, idle)).await?;
-    let led = steps
-        .step("the leader's cable is pulled: the other one fences it", depose(&mut cluster, &view))
-        .await?;
+    let led = steps.step("the leader's cable is pulled: the other one fences it", depose(&mut cluster, &view)).await?;
     steps.step("two replicas again, the alert stops", back(&mut cluster, &view, led)).await?;
     Ok(steps.markdown())
 }
@@ -88,12 +83,10 @@ async fn install(cluster: &Cluster) -> Result<()> {
         format!("image.repository={},image.tag={},image.pullPolicy=Never", image::REPOSITORY, image::TAG),
         "mode=replace,admissionPolicies.action=Deny".to_owned(),
         "controllers.podGc.quarantine=3s,controllers.nodeLifecycle.monitorGracePeriod=8s".to_owned(),
-        "leaderElection.leaseDuration=5s,leaderElection.renewDeadline=3s,leaderElection.retryPeriod=1s"
-            .to_owned(),
+        "leaderElection.leaseDuration=5s,leaderElection.renewDeadline=3s,leaderElection.retryPeriod=1s".to_owned(),
     ];
     let set = format!("--set={}", values.join(","));
-    let args =
-        ["install", RELEASE, &chart.to_string_lossy(), "--namespace=pod-safety", "--create-namespace", &set];
+    let args = ["install", RELEASE, &chart.to_string_lossy(), "--namespace=pod-safety", "--create-namespace", &set];
     let wait = ["--wait", "--timeout=120s"];
     cluster.plane.helm(&[&args[..], &wait].concat()).await?.text()?;
     let on = machines(&replicas(cluster).await?);
@@ -141,18 +134,14 @@ async fn hold(cluster: &mut Cluster, view: &View, lost: Machine) -> Result<Strin
     view.until_fires(cluster, "PodSafetyPodsHeld").await?;
     let pod = cluster.pod(identity).await?.context("the pod is gone")?;
     ensure!(pod.metadata.deletion_timestamp.is_some(), "{identity} was not asked to end");
-    let explained =
-        view.kubectl(cluster, &["pod-safety", "explain", "pod", identity, "-n", NAMESPACE]).await?;
+    let explained = view.kubectl(cluster, &["pod-safety", "explain", "pod", identity, "-n", NAMESPACE]).await?;
     let words = [&*lost.name(), "is unreachable", "cut off with this pod still running"];
     ensure!(words.iter().all(|word| explained.stdout.contains(word)), "explain says {explained:?}");
     let status = view.kubectl(cluster, &["pod-safety", "status"]).await?;
     ensure!(status.stdout.contains(&lost.name()) && !status.status.success(), "status says {status:?}");
     tokio::time::sleep(WITHOUT_PROOF).await;
     let line = watch::last_line(identity).context("it never wrote")?;
-    ensure!(
-        line.node == lost.name() && watch::uptime()? - line.at < 1.0,
-        "{identity} was to write on: {line:?}"
-    );
+    ensure!(line.node == lost.name() && watch::uptime()? - line.at < 1.0, "{identity} was to write on: {line:?}");
     pod.metadata.uid.context("a pod without UID")
 }
 
@@ -174,8 +163,7 @@ async fn until_rescheduled(cluster: &Cluster, lost: Machine, uid: &str) -> Resul
     let moved = async || {
         cluster.served().await.map_err(|error| error.to_string())??;
         let stays = IDENTITIES.iter().filter_map(|one| watch::last_line(one)).find(|line| line.uid == uid);
-        let there =
-            IDENTITIES.iter().filter(|one| cluster.machine_of(one).is_ok_and(|at| at == lost)).count();
+        let there = IDENTITIES.iter().filter(|one| cluster.machine_of(one).is_ok_and(|at| at == lost)).count();
         check_that(stays.is_none() && there == 0, format!("{there} on {}", lost.name()))
     };
     Ok(eventually("every identity runs elsewhere", LATER, moved).await?)

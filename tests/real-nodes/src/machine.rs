@@ -178,8 +178,7 @@ impl Machine {
             PacketDirection::Out => ("OUTPUT", "-d"),
             PacketDirection::In => ("INPUT", "-s"),
         };
-        let (share, control_plane) =
-            (format!("{:.2}", f64::from(percent) / 100.0), CONTROL_PLANE.to_string());
+        let (share, control_plane) = (format!("{:.2}", f64::from(percent) / 100.0), CONTROL_PLANE.to_string());
         let rule = [
             "-A",
             chain,

@@ -130,9 +130,7 @@ fn main() -> Result<ExitCode> {
     let cgroups = match verdict {
         Verdict::CanRun(cgroups) => cgroups,
         Verdict::Lacks(lacks) => {
-            lacks
-                .iter()
-                .for_each(|lack| print_line(&format!("this machine cannot run them: it needs {lack}")));
+            lacks.iter().for_each(|lack| print_line(&format!("this machine cannot run them: it needs {lack}")));
             return Ok(ExitCode::FAILURE);
         }
     };
@@ -160,8 +158,7 @@ fn main() -> Result<ExitCode> {
     let Part { report, wrong } = beside::play(&ways, &world)?;
     std::io::stdout().write_all(report.markdown().as_bytes())?;
     if let Some(path) = &args.table {
-        std::fs::write(path, report.page(&commit()?))
-            .with_context(|| format!("writing {}", path.display()))?;
+        std::fs::write(path, report.page(&commit()?)).with_context(|| format!("writing {}", path.display()))?;
     }
     for line in &wrong {
         print_line(&format!("WRONG: {line}"));
@@ -253,9 +250,8 @@ async fn play_in(cluster: &mut Cluster, args: &Args, part: &mut Part) -> Result<
 
 impl Args {
     fn scenarios(&self, way: Mode) -> impl Iterator<Item = &'static Scenario> {
-        let named = |scenario: &Scenario| {
-            self.only.is_empty() || self.only.iter().any(|part| scenario.name.contains(part))
-        };
+        let named =
+            |scenario: &Scenario| self.only.is_empty() || self.only.iter().any(|part| scenario.name.contains(part));
         scenario::ALL.iter().filter(move |scenario| {
             named(scenario) && !self.no_scenarios && (!self.short || scenario.short.contains(&way))
         })
@@ -321,8 +317,7 @@ async fn storm(cluster: &mut Cluster, args: &Args, part: &mut Part) -> Result<()
     let mut outlived = None;
     for round in 1..=rounds {
         let identity = IDENTITIES[chance.below(IDENTITIES.len())];
-        let faults =
-            if args.with_agents { storm::draw_with_agents(&mut chance) } else { storm::draw(&mut chance) };
+        let faults = if args.with_agents { storm::draw_with_agents(&mut chance) } else { storm::draw(&mut chance) };
         let name = format!("seed {seed}, round {round}: {identity}: {faults:?}");
         let lasts = storm::lasts(&faults);
         let incident = Incident { identity, faults: &faults, lasts, promised: &Outcome::ALL };
@@ -331,30 +326,23 @@ async fn storm(cluster: &mut Cluster, args: &Args, part: &mut Part) -> Result<()
             continue;
         };
         let (cell, said) = (report::cell(&finding), finding.said.join("; "));
-        print_line(&format!(
-            "{name}: {cell}; {said}{}",
-            report::margins(&finding.handovers, finding.outlived)
-        ));
+        print_line(&format!("{name}: {cell}; {said}{}", report::margins(&finding.handovers, finding.outlived)));
         counts[finding.outcome as usize] += 1;
         handovers.extend_from_slice(&finding.handovers);
         outlived = Outlived::longer(outlived, finding.outlived);
         wrong.extend(finding.outlived.filter(Outlived::is_late).map(|late| format!("{name}: {late}")));
         match finding.outcome {
             Outcome::Unsafe => wrong.push(format!("{name}: {:?}", finding.violations)),
-            Outcome::Waits if finding.said.is_empty() => {
-                wrong.push(format!("{name}: it waits and nobody says why"))
-            }
+            Outcome::Waits if finding.said.is_empty() => wrong.push(format!("{name}: it waits and nobody says why")),
             Outcome::Waits | Outcome::Recovers | Outcome::Undisturbed => {}
         }
     }
     if rounds > 0 {
         let [undisturbed, recovers, waits, broken] = counts;
         let with = if args.with_agents { " with agents" } else { "" };
-        let shortest =
-            report::shortest(&handovers).map_or_else(|| "–".to_owned(), |time| format!("{time:.1} s"));
-        let line = format!(
-            "| {seed} | {rounds}{with} | {undisturbed} | {recovers} | {waits} | {broken} | {shortest} |"
-        );
+        let shortest = report::shortest(&handovers).map_or_else(|| "–".to_owned(), |time| format!("{time:.1} s"));
+        let line =
+            format!("| {seed} | {rounds}{with} | {undisturbed} | {recovers} | {waits} | {broken} | {shortest} |");
         print_line(&format!("{line}{}", report::margins(&handovers, outlived)));
         report.rounds.push(line);
     }

@@ -12,8 +12,7 @@ use anyhow::{Context as _, Result, bail};
 
 const TOP: &str = "/sys/fs/cgroup";
 /// The hierarchies of cgroups v1 that containers use; as in scripts/cgroups.sh.
-const HIERARCHIES: [&str; 9] =
-    ["cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids", "systemd"];
+const HIERARCHIES: [&str; 9] = ["cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids", "systemd"];
 /// The controllers of cgroups v2 that a kubelet uses; as in scripts/cgroups.sh.
 const CONTROLLERS: [&str; 4] = ["cpu", "cpuset", "memory", "pids"];
 /// The file with the limit of inotify instances for each user.
@@ -222,8 +221,7 @@ fn in_path(program: &str) -> bool {
 
 /// The limit, raised to what is enough if that is permitted.
 fn allowed_inotify() -> u32 {
-    let allowed =
-        || std::fs::read_to_string(INOTIFY).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+    let allowed = || std::fs::read_to_string(INOTIFY).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
     let before = allowed();
     if before >= ENOUGH_INOTIFY || std::fs::write(INOTIFY, ENOUGH_INOTIFY.to_string()).is_err() {
         return before;
@@ -332,10 +330,7 @@ mod tests {
                 "the hierarchies pids of cgroup v1: mount them below",
             ),
             (Host { mounted: Mounted::Nothing, ..able() }, "cgroups: mount -t cgroup2"),
-            (
-                Host { programs_missing: vec![("ss", "iproute2")], ..able() },
-                "the program ss: apt-get install iproute2",
-            ),
+            (Host { programs_missing: vec![("ss", "iproute2")], ..able() }, "the program ss: apt-get install iproute2"),
             (Host { machine_id: false, ..able() }, "the file /etc/machine-id: touch"),
             (Host { tap: false, ..able() }, "TAP devices at /dev/net/tun: modprobe tun"),
             (Host { inotify: 128, ..able() }, "512 instances of inotify, 128 are allowed"),
@@ -409,9 +404,6 @@ mod tests {
     fn the_scripts_name_the_same_controllers_and_hierarchies() {
         let script = std::fs::read_to_string(crate::machine::scripts().join("cgroups.sh")).unwrap();
         assert!(script.contains(&format!("hierarchies=\"{}\"", HIERARCHIES.join(" "))));
-        assert!(
-            script
-                .contains(&format!("controllers=\"{}\"", CONTROLLERS.map(|one| format!("+{one}")).join(" ")))
-        );
+        assert!(script.contains(&format!("controllers=\"{}\"", CONTROLLERS.map(|one| format!("+{one}")).join(" "))));
     }
 }

@@ -72,8 +72,7 @@ pub(crate) fn secret() -> Value {
 
 /// All nodes are fenced when they are needed, and started again; what the device reports must be borne out by these facts.
 pub(crate) fn policy(corroborate: &[&str], devices: &[&str]) -> Value {
-    let devices: Vec<_> =
-        devices.iter().map(|name| json!({ "namespace": "pod-safety", "name": name })).collect();
+    let devices: Vec<_> = devices.iter().map(|name| json!({ "namespace": "pod-safety", "name": name })).collect();
     json!({
         "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FencePolicy", "metadata": { "name": "all" },
         "spec": {
@@ -100,8 +99,7 @@ pub(crate) fn stateful_sets() -> [Value; 2] {
 fn stateful_set(name: &str, replicas: usize, args: &[&str]) -> Value {
     let labels = json!({ "app": name });
     let bears = |key: &str| json!({ "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 3 });
-    let field =
-        |name: &str, path: &str| json!({ "name": name, "valueFrom": { "fieldRef": { "fieldPath": path } } });
+    let field = |name: &str, path: &str| json!({ "name": name, "valueFrom": { "fieldRef": { "fieldPath": path } } });
     json!({
         "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": { "namespace": NAMESPACE, "name": name },
         "spec": {

@@ -185,15 +185,13 @@ mod tests {
 
     #[test]
     fn consecutive_copies_are_no_violation() {
-        let lines =
-            ["db-0 a n1 1.00 alone", "db-0 a n1 1.10 alone", "db-0 b n2 5.00 alone", "db-1 c n1 5.00 alone"];
+        let lines = ["db-0 a n1 1.00 alone", "db-0 a n1 1.10 alone", "db-0 b n2 5.00 alone", "db-1 c n1 5.00 alone"];
         assert_eq!(check(&lines.map(line), &[]), []);
     }
 
     #[test]
     fn a_copy_that_writes_after_its_successor_is_a_violation() {
-        let lines =
-            ["db-0 a n1 1.00 alone", "db-0 b n2 5.00 alone", "db-0 a n1 5.05 alone", "db-0 a n1 6.25 alone"];
+        let lines = ["db-0 a n1 1.00 alone", "db-0 b n2 5.00 alone", "db-0 a n1 5.05 alone", "db-0 a n1 6.25 alone"];
         let violations = check(&lines.map(line), &[]);
         let [Violation::WroteOn { node, successor, lines: 2, seconds, .. }] = violations.as_slice() else {
             panic!("{violations:?}")
@@ -214,17 +212,14 @@ mod tests {
         let copies = [copy("b", "n2"), copy("a", "n1")];
         let at = |at| Sighting { at, copies: copies.clone() };
         let violations = check(&[], &[at(5.0), at(5.1), at(7.0)]);
-        let [Violation::TwoRan { nodes, seconds, .. }] = violations.as_slice() else {
-            panic!("{violations:?}")
-        };
+        let [Violation::TwoRan { nodes, seconds, .. }] = violations.as_slice() else { panic!("{violations:?}") };
         assert_eq!(nodes, &["n1", "n2"]);
         assert!((seconds - 2.0).abs() < 0.001, "{seconds}");
     }
 
     #[test]
     fn a_handover_lasts_from_the_last_line_of_one_copy_to_the_first_of_the_next() {
-        let lines =
-            ["db-0 a n1 1.00 alone", "db-0 a n1 2.00 alone", "db-1 c n1 3.00 alone", "db-0 b n2 5.00 alone"];
+        let lines = ["db-0 a n1 1.00 alone", "db-0 a n1 2.00 alone", "db-1 c n1 3.00 alone", "db-0 b n2 5.00 alone"];
         assert_eq!(handovers(&lines.map(line)), [Handover { ended: 2.0, began: 5.0 }]);
     }
 

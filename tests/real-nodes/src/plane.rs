@@ -12,8 +12,7 @@ use crate::cluster::Cluster;
 use crate::machine::{Machine, run, scripts};
 
 /// Where members speak to each other; scripts/world.sh makes these addresses.
-const PEERS: [Ipv4Addr; 3] =
-    [Ipv4Addr::new(10, 88, 0, 2), Ipv4Addr::new(10, 88, 0, 3), Ipv4Addr::new(10, 88, 0, 4)];
+const PEERS: [Ipv4Addr; 3] = [Ipv4Addr::new(10, 88, 0, 2), Ipv4Addr::new(10, 88, 0, 3), Ipv4Addr::new(10, 88, 0, 4)];
 const SERVERS: usize = 2;
 
 /// What happens to a program.

@@ -77,10 +77,7 @@ impl Observation {
         let struck = self.struck.unwrap_or(self.since);
         let found = oracle::handovers(&watch::lines(self.since)?);
         let since = |at: f64| at - struck;
-        Ok(found
-            .into_iter()
-            .map(|one| Handover { ended: since(one.ended), began: since(one.began) })
-            .collect())
+        Ok(found.into_iter().map(|one| Handover { ended: since(one.ended), began: since(one.began) }).collect())
     }
 }
 

@@ -93,8 +93,7 @@ impl Cluster {
         set_clock(shows)?;
         self.ours.clear();
         let tools = std::env::var("REAL_NODES_TOOLS")?;
-        let library =
-            format!("{tools}/root/usr/lib/{}-linux-gnu/faketime/libfaketime.so.1", std::env::consts::ARCH);
+        let library = format!("{tools}/root/usr/lib/{}-linux-gnu/faketime/libfaketime.so.1", std::env::consts::ARCH);
         ensure!(Path::new(&library).exists(), "there is no {library}");
         let clock = clock();
         let env = [

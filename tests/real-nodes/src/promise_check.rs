@@ -46,10 +46,7 @@ impl Outlived {
 impl fmt::Display for Outlived {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { seconds, bound } = self;
-        write!(
-            f,
-            "a copy ran for {seconds:.1} s after the last grant of its node's agent, and T is {bound:.1} s"
-        )
+        write!(f, "a copy ran for {seconds:.1} s after the last grant of its node's agent, and T is {bound:.1} s")
     }
 }
 
@@ -177,16 +174,11 @@ mod tests {
     #[test]
     fn time_counts_from_the_last_grant_and_not_from_one_in_a_restored_etcd() {
         let mut promise = AgentLease::default();
-        for (state, round, since) in
-            [(State::Armed, 7, 1.0), (State::Armed, 6, 9.0), (State::Revoked, 7, 10.0)]
-        {
+        for (state, round, since) in [(State::Armed, 7, 1.0), (State::Armed, 6, 9.0), (State::Revoked, 7, 10.0)] {
             promise.observe(&record(state, round), since);
         }
         let outlived = promise.overrun(12.0).unwrap();
-        assert!(
-            (outlived.seconds - 11.0).abs() < 0.001 && (outlived.bound - 32.27).abs() < 0.001,
-            "{outlived:?}"
-        );
+        assert!((outlived.seconds - 11.0).abs() < 0.001 && (outlived.bound - 32.27).abs() < 0.001, "{outlived:?}");
         assert!(!outlived.is_late() && promise.overrun(34.0).unwrap().is_late());
     }
 

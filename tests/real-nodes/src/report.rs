@@ -68,8 +68,7 @@ impl Report {
         let is_unsafe = |ways: &BTreeMap<Mode, &Finding>| {
             ways.iter().any(|(way, finding)| *way != Mode::Plain && finding.outcome == Outcome::Unsafe)
         };
-        let names: Vec<_> =
-            self.lines().filter(|(_, ways)| is_unsafe(ways)).map(|(one, _)| one.name).collect();
+        let names: Vec<_> = self.lines().filter(|(_, ways)| is_unsafe(ways)).map(|(one, _)| one.name).collect();
         if names.is_empty() {
             return "No row is unsafe with pod-safety.".to_owned();
         }
@@ -79,18 +78,15 @@ impl Report {
     /// A line for each scenario, a cell for each mode; below it, what was reported, and the results of random rounds.
     pub(crate) fn markdown(&self) -> String {
         let mut text = "| scenario | plain | guard | replace |\n|---|---|---|---|\n".to_owned();
-        let is_calm = |ways: &BTreeMap<Mode, &Finding>| {
-            ways.values().all(|finding| finding.outcome == Outcome::Undisturbed)
-        };
+        let is_calm =
+            |ways: &BTreeMap<Mode, &Finding>| ways.values().all(|finding| finding.outcome == Outcome::Undisturbed);
         for (scenario, ways) in self.lines().filter(|(_, ways)| !is_calm(ways)) {
-            let cells =
-                Mode::ALL.map(|way| ways.get(&way).map_or_else(|| "–".to_owned(), |finding| cell(finding)));
+            let cells = Mode::ALL.map(|way| ways.get(&way).map_or_else(|| "–".to_owned(), |finding| cell(finding)));
             // A complaint of users has a number.
             let of = if scenario.of.contains('#') { format!(" ({})", scenario.of) } else { String::new() };
             let _infallible = writeln!(text, "| {}{of} | {} |", scenario.name, cells.join(" | "));
         }
-        let calm: Vec<_> =
-            self.lines().filter(|(_, ways)| is_calm(ways)).map(|(scenario, _)| scenario.name).collect();
+        let calm: Vec<_> = self.lines().filter(|(_, ways)| is_calm(ways)).map(|(scenario, _)| scenario.name).collect();
         if !calm.is_empty() {
             let _infallible = writeln!(text, "\nUndisturbed in every way: {}.", calm.join("; "));
         }
@@ -98,12 +94,8 @@ impl Report {
         for (scenario, ways) in self.lines() {
             let messages: BTreeSet<_> = ways.values().flat_map(|finding| &finding.said).collect();
             if !messages.is_empty() {
-                let messages = messages
-                    .into_iter()
-                    .map(String::as_str)
-                    .collect::<Vec<_>>()
-                    .join("; ")
-                    .replace(['\n', '|'], " ");
+                let messages =
+                    messages.into_iter().map(String::as_str).collect::<Vec<_>>().join("; ").replace(['\n', '|'], " ");
                 let _infallible = writeln!(text, "- {}: {messages}", scenario.name);
             }
         }

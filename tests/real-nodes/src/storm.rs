@@ -179,8 +179,7 @@ mod tests {
         for (fault, _) in OF_MACHINE.into_iter().chain(OF_REST) {
             assert!(drawn.contains(&fault), "{fault:?}");
         }
-        let drawn: Vec<_> =
-            (0..2000).flat_map(|_| draw_with_agents(&mut chance)).map(|(_, fault)| fault).collect();
+        let drawn: Vec<_> = (0..2000).flat_map(|_| draw_with_agents(&mut chance)).map(|(_, fault)| fault).collect();
         for (fault, _) in OF_MACHINE_WITH_AGENT.into_iter().chain(OF_REST_WITH_AGENT) {
             assert!(drawn.contains(&fault), "{fault:?}");
         }

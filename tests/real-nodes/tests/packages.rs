@@ -100,17 +100,14 @@ impl Machine {
         };
         machine.answers("apt-cache", APT_CACHE)?;
         machine.answers("uname", "#!/bin/bash\necho x86_64\n")?;
-        machine.with_programs(
-            "bash env awk cut dirname grep sort tr head cat mktemp rm mkdir cmp install sha256sum",
-        )
+        machine.with_programs("bash env awk cut dirname grep sort tr head cat mktemp rm mkdir cmp install sha256sum")
     }
 
     /// Adds programs of this machine, if it has them: a missing one is found when it is needed.
     fn with_programs(self, programs: &str) -> Result<Self> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         for program in programs.split(' ') {
-            let found =
-                std::env::split_paths(&path).map(|folder| folder.join(program)).find(|one| one.is_file());
+            let found = std::env::split_paths(&path).map(|folder| folder.join(program)).find(|one| one.is_file());
             if let Some(found) = found {
                 symlink(found, self.programs.path().join(program))?;
             }
@@ -157,9 +154,7 @@ fn each_release_uses_its_own_package_names() -> Result<()> {
         let machine = Machine::new(release.known, release.provided)?;
         for (purpose, expected) in [("fence-agents", release.fence_agents), ("docker", release.docker)] {
             let mut chosen = machine.selected(purpose)?;
-            chosen.retain(|name| {
-                name == "docker.io" || !EVERYWHERE.split(' ').any(|everywhere| everywhere == name)
-            });
+            chosen.retain(|name| name == "docker.io" || !EVERYWHERE.split(' ').any(|everywhere| everywhere == name));
             assert_eq!(chosen, expected, "{purpose} on {}", release.name);
         }
         let machines = machine.selected("machine")?;
@@ -171,7 +166,8 @@ fn each_release_uses_its_own_package_names() -> Result<()> {
 #[test]
 fn an_unavailable_package_is_named() -> Result<()> {
     let machine = Machine::new("libopenipmi0", "libsnmp40")?;
-    let script = "set -euo pipefail; source packages.sh; resolved_packages libopenipmi0 'libsnmp40t64|libsnmp40'; echo went on";
+    let script =
+        "set -euo pipefail; source packages.sh; resolved_packages libopenipmi0 'libsnmp40t64|libsnmp40'; echo went on";
     let output = machine.bash(&["-c", script])?;
     let (stdout, stderr) = (String::from_utf8(output.stdout)?, String::from_utf8(output.stderr)?);
     assert!(!output.status.success() && !stdout.contains("went on"), "{stdout}");
@@ -185,15 +181,10 @@ fn without_root_all_missing_parts_are_named_before_any_change() -> Result<()> {
     machine.answers("id", "#!/bin/bash\necho 1000\n")?;
     machine.answers("apt-get", "#!/bin/bash\necho apt-get was called >&2\n")?;
     let message = machine.refusal()?;
-    for package in
-        ["python3", "python3-pip", "util-linux", "bsdutils", "iproute2", "procps", "kmod", "chromium"]
-    {
+    for package in ["python3", "python3-pip", "util-linux", "bsdutils", "iproute2", "procps", "kmod", "chromium"] {
         assert!(message.contains(&format!(" {package}")), "{package}: {message}");
     }
-    assert!(
-        message.contains("there is no sudo. As root, type: apt-get update && apt-get install"),
-        "{message}"
-    );
+    assert!(message.contains("there is no sudo. As root, type: apt-get update && apt-get install"), "{message}");
     assert!(!message.contains("was called"), "{message}");
     Ok(())
 }
@@ -223,10 +214,8 @@ fn complete() -> Result<Machine> {
 #[test]
 fn a_browser_stub_is_not_a_browser() -> Result<()> {
     let machine = complete()?;
-    machine.answers(
-        "chromium-browser",
-        "#!/bin/bash\necho requires the chromium snap to be installed >&2\nexit 1\n",
-    )?;
+    machine
+        .answers("chromium-browser", "#!/bin/bash\necho requires the chromium snap to be installed >&2\nexit 1\n")?;
     let message = machine.refusal()?;
     assert!(message.contains("put chromium or google-chrome"), "{message}");
     Ok(())

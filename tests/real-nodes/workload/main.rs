@@ -6,10 +6,7 @@
 //! it does when no other copy is admitted; `workload pause` only waits, for sandboxes. It needs the standard library
 //! alone, because the image contains nothing but this.
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "it has no runtime that this could block, and no time but the real one"
-)]
+#![expect(clippy::disallowed_methods, reason = "it has no runtime that this could block, and no time but the real one")]
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;

@@ -34,8 +34,8 @@ use files::{corpus, page_of};
 use memory::{memory, memory_line};
 use pod_safety_shared::clock::Env;
 use pod_safety_simulator::campaign::{
-    Entry, Extras, Fault, Plan, Plant, Scenario, campaign, campaign_while, draw, fenced,
-    first_seed_that_breaks, guarded, minimise, page, perturb, report, scenarios, subject, threads,
+    Entry, Extras, Fault, Plan, Plant, Scenario, campaign, campaign_while, draw, fenced, first_seed_that_breaks,
+    guarded, minimise, page, perturb, report, scenarios, subject, threads,
 };
 use pod_safety_simulator::checker::Invariant;
 use pod_safety_simulator::world::{Strike, Subject, run, run_with_strike};
@@ -89,11 +89,7 @@ fn for_a_time() -> ExitCode {
     let began = clock.now();
     let end = began + Duration::from_secs(minutes * 60);
     let tally = campaign_while(start..u64::MAX, SHIPPED, &|| clock.now() < end);
-    print_line(&format!(
-        "{tally}{}\n{}",
-        tally.pace(clock.now().since(began)),
-        memory_line(before, threads())
-    ));
+    print_line(&format!("{tally}{}\n{}", tally.pace(clock.now().since(began)), memory_line(before, threads())));
     for (seed, outcome) in &tally.broken {
         let Some(first) = outcome.violations.first() else { continue };
         let Some(smallest) = minimise(&draw(*seed), SHIPPED, first.invariant) else { continue };
@@ -194,12 +190,9 @@ fn commit_guilty() -> Result<ExitCode> {
                 "{name}: {invariant} first at seed {seed}, {faults} faults after {} runs",
                 smallest.runs
             ));
-            let expect = BTreeMap::from([
-                ("shipped".to_owned(), Vec::new()),
-                (name.to_owned(), vec![invariant.to_string()]),
-            ]);
-            let why =
-                format!("{name} breaks {invariant}: the first seed that shows it is {seed}, minimised.");
+            let expect =
+                BTreeMap::from([("shipped".to_owned(), Vec::new()), (name.to_owned(), vec![invariant.to_string()])]);
+            let why = format!("{name} breaks {invariant}: the first seed that shows it is {seed}, minimised.");
             let entry = Entry { why, plan: smallest.plan, strike: None, expect };
             let surprises = entry.surprises(shipped::launch);
             if faults > FAULTS || !surprises.is_empty() {
@@ -225,10 +218,8 @@ fn commit_forced_detach() -> Result<()> {
     let kcm = subject(name, shipped::launch).context("a baseline")?;
     let smallest = minimise(&plan, kcm, rule).context("the forced detach broke nothing")?;
     print_line(&format!("forced detach: {} faults after {} runs", smallest.plan.faults.len(), smallest.runs));
-    let why =
-        "kcm detaches a volume by force six minutes after its pod was removed, and two nodes write to it.";
-    let expect =
-        BTreeMap::from([("shipped".to_owned(), Vec::new()), (name.to_owned(), vec![rule.to_string()])]);
+    let why = "kcm detaches a volume by force six minutes after its pod was removed, and two nodes write to it.";
+    let expect = BTreeMap::from([("shipped".to_owned(), Vec::new()), (name.to_owned(), vec![rule.to_string()])]);
     let entry = Entry { why: why.to_owned(), plan: smallest.plan, strike: None, expect };
     write_entry("guilty-kcm-forceddetach", &entry)
 }
@@ -250,9 +241,7 @@ fn commit_plants(names: &[&str]) -> Result<ExitCode> {
                 })
             })
             .collect();
-        running
-            .into_iter()
-            .try_for_each(|thread| thread.join().map_err(|_| anyhow::anyhow!("a thread died"))?)
+        running.into_iter().try_for_each(|thread| thread.join().map_err(|_| anyhow::anyhow!("a thread died"))?)
     })?;
     Ok(ExitCode::SUCCESS)
 }
@@ -265,10 +254,7 @@ fn commit_plant(plant: Plant, invariant: Invariant) -> Result<()> {
     };
     let smallest = minimise(&draw(seed), subject, invariant).context("it broke once and not again")?;
     let faults = smallest.plan.faults.len();
-    print_line(&format!(
-        "{plant:?}: {invariant} at seed {seed}, {faults} faults after {} runs",
-        smallest.runs
-    ));
+    print_line(&format!("{plant:?}: {invariant} at seed {seed}, {faults} faults after {} runs", smallest.runs));
     let expect = BTreeMap::from([
         ("shipped".to_owned(), Vec::new()),
         (format!("shipped with {plant:?}"), vec![invariant.to_string()]),
@@ -335,8 +321,7 @@ fn measure_teeth() -> Result<ExitCode> {
     if !missed.is_empty() {
         bail!("not caught within {SEEDS} seeds: {missed:?}");
     }
-    let rules: Vec<_> =
-        by_rule.iter().map(|(rule, bugs)| format!("- {rule}: {}\n", bugs.join(", "))).collect();
+    let rules: Vec<_> = by_rule.iter().map(|(rule, bugs)| format!("- {rule}: {}\n", bugs.join(", "))).collect();
     std::fs::write(teeth(), TEETH.to_owned() + &rules.concat())?;
     Ok(ExitCode::SUCCESS)
 }

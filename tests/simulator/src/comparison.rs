@@ -16,8 +16,8 @@ pub struct Comparison(Vec<(Contender, Outcome)>);
 #[must_use]
 pub fn compare(plan: &Plan, launch: Launch) -> Comparison {
     let columns = std::thread::scope(|scope| {
-        let runs = Contender::ALL
-            .map(|contender| (contender, scope.spawn(move || run(plan, contender.subject(launch)))));
+        let runs =
+            Contender::ALL.map(|contender| (contender, scope.spawn(move || run(plan, contender.subject(launch)))));
         runs.into_iter().filter_map(|(contender, run)| Some((contender, run.join().ok()?))).collect()
     });
     Comparison(columns)
@@ -64,11 +64,7 @@ impl Comparison {
             outcome.presence.away(Duration::MAX).map_or_else(
                 || "never".to_owned(),
                 |away| {
-                    if away.goes_on {
-                        format!("still, after {}", spelled(away.lasted))
-                    } else {
-                        spelled(away.lasted)
-                    }
+                    if away.goes_on { format!("still, after {}", spelled(away.lasted)) } else { spelled(away.lasted) }
                 },
             )
         });
@@ -87,8 +83,7 @@ impl Comparison {
     pub fn table(&self) -> Vec<String> {
         let rows = self.rows();
         let columns = rows.first().map_or(0, Vec::len);
-        let width =
-            |column: usize| rows.iter().filter_map(|row| row.get(column)).map(String::len).max().unwrap_or(0);
+        let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(String::len).max().unwrap_or(0);
         let widths: Vec<usize> = (0..columns).map(width).collect();
         let line = |row: &Vec<String>| {
             let mut cells = row.iter().zip(&widths);

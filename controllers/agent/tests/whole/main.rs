@@ -68,8 +68,7 @@ impl Rig {
         fs::create_dir(at("account")).unwrap();
         fs::write(at("account/token"), token()).unwrap();
         fs::write(at("account/ca.crt"), &server.authority).unwrap();
-        rustix::fs::mknodat(rustix::fs::CWD, at("keeper"), rustix::fs::FileType::Fifo, 0o600.into(), 0)
-            .unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, at("keeper"), rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
         let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap();
         let keeper = OpenOptions::new().read(true).custom_flags(nonblocking).open(at("keeper")).unwrap();
         let flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
@@ -86,8 +85,7 @@ impl Rig {
         let log = OpenOptions::new().create(true).append(true).open(self.at("log")).unwrap();
         let path = |path: &str| self.at(path).display().to_string();
         // A released program can be measured in place of the one that cargo built.
-        let program =
-            std::env::var("POD_SAFETY_AGENT").unwrap_or(env!("CARGO_BIN_EXE_pod-safety-agent").to_owned());
+        let program = std::env::var("POD_SAFETY_AGENT").unwrap_or(env!("CARGO_BIN_EXE_pod-safety-agent").to_owned());
         let agent = Command::new(program)
             .args(["run", "--node", "a", "--namespace", "safe", "--server", "127.0.0.1", "--gated"])
             .args(["--pod-uid", OWN])
@@ -189,8 +187,7 @@ fn a_pet_follows_each_acknowledged_grant() {
         let pets = rig.read_keeper().len();
         assert!(pets <= grants, "{pets} pets, {grants} grants");
         assert_eq!(rig.server.store.lock().unwrap().annotation("node-uid"), "7a1c");
-        let status =
-            fs::read_to_string(format!("/proc/{}/status", rig.agent.as_ref().unwrap().id())).unwrap();
+        let status = fs::read_to_string(format!("/proc/{}/status", rig.agent.as_ref().unwrap().id())).unwrap();
         println!("{}", status.lines().filter(|line| line.starts_with("Vm")).collect::<Vec<_>>().join("; "));
         assert!(!rig.reap(), "the pod runs");
     });
@@ -241,8 +238,7 @@ fn after_a_revocation_the_pods_are_ended_and_nothing_is_petted_before() {
         // The next boot reports it.
         rig.agent.take().unwrap().kill().unwrap();
         let last: u64 = survived(rig).lines().last().unwrap().split_once(' ').unwrap().1.parse().unwrap();
-        fs::write(rig.at("proc/sys/kernel/random/boot_id"), "b0000000-0000-4000-8000-000000000002\n")
-            .unwrap();
+        fs::write(rig.at("proc/sys/kernel/random/boot_id"), "b0000000-0000-4000-8000-000000000002\n").unwrap();
         fs::remove_dir_all(rig.at("run")).unwrap();
         rig.start();
         rig.until_armed().await;
@@ -309,10 +305,7 @@ fn an_agent_that_is_killed_and_started_without_an_api_server_ends_the_pods() {
         rig.until("the proof", |rig| rig.log().contains("Ended:")).await;
         let log = rig.log();
         let opened = log.rfind("the watchdog is open");
-        assert!(
-            opened < log.rfind("Ending:") || opened > log.rfind("Ended:"),
-            "it was opened before:\n{log}"
-        );
+        assert!(opened < log.rfind("Ending:") || opened > log.rfind("Ended:"), "it was opened before:\n{log}");
         rig.until("a pet", |rig| !rig.read_keeper().is_empty()).await;
     });
 }
@@ -334,15 +327,11 @@ fn an_agent_that_is_killed_and_started_again_goes_on_by_a_grant() {
 
 #[test]
 fn a_missing_watchdog_is_an_error_with_a_remedy() {
-    let output = Command::new(env!("CARGO_BIN_EXE_pod-safety-agent"))
-        .args(["check", "--device", "250"])
-        .output()
-        .unwrap();
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_pod-safety-agent")).args(["check", "--device", "250"]).output().unwrap();
     let message = String::from_utf8(output.stderr).unwrap();
     assert!(
-        output.status.success()
-            && message.contains("/dev/watchdog250")
-            && message.contains("held by: no process"),
+        output.status.success() && message.contains("/dev/watchdog250") && message.contains("held by: no process"),
         "{message}"
     );
 }
@@ -350,8 +339,7 @@ fn a_missing_watchdog_is_an_error_with_a_remedy() {
 #[test]
 fn a_drill_requires_a_flag_and_fails_if_nothing_was_reset() {
     let drill = |flags: &[&str]| {
-        let output =
-            Command::new(env!("CARGO_BIN_EXE_pod-safety-agent")).arg("drill").args(flags).output().unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_pod-safety-agent")).arg("drill").args(flags).output().unwrap();
         assert!(!output.status.success());
         String::from_utf8(output.stderr).unwrap()
     };
@@ -363,8 +351,7 @@ fn a_drill_requires_a_flag_and_fails_if_nothing_was_reset() {
     rustix::fs::mknodat(rustix::fs::CWD, &keeper, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
     let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap();
     let _idle = OpenOptions::new().read(true).custom_flags(nonblocking).open(&keeper).unwrap();
-    let message =
-        drill(&["--reset-this-machine", "--timeout", "4", "--keeper", &keeper.display().to_string()]);
+    let message = drill(&["--reset-this-machine", "--timeout", "4", "--keeper", &keeper.display().to_string()]);
     assert!(message.contains("did not reset this machine within 9 s"), "{message}");
 }
 
@@ -377,8 +364,7 @@ fn an_agent_beside_a_static_pod_does_not_start() {
         fs::create_dir(&cgroup).unwrap();
         fs::write(cgroup.join("cgroup.procs"), "").unwrap();
         rig.start();
-        rig.until("the end of the agent", |rig| rig.agent.as_mut().unwrap().try_wait().unwrap().is_some())
-            .await;
+        rig.until("the end of the agent", |rig| rig.agent.as_mut().unwrap().try_wait().unwrap().is_some()).await;
         assert!(rig.log().contains("--end-static-pods"), "{}", rig.log());
     });
 }
@@ -391,12 +377,7 @@ fn an_agent_that_does_not_find_its_own_pod_does_not_start() {
         rig.agent.take().unwrap().kill().unwrap();
         fs::rename(rig.at("cgroups/pids/kubepods"), rig.at("cgroups/pids/elsewhere")).unwrap();
         rig.start();
-        rig.until("the end of the agent", |rig| rig.agent.as_mut().unwrap().try_wait().unwrap().is_some())
-            .await;
-        assert!(
-            rig.log().contains("A kubelet with another --cgroup-root cannot be guarded"),
-            "{}",
-            rig.log()
-        );
+        rig.until("the end of the agent", |rig| rig.agent.as_mut().unwrap().try_wait().unwrap().is_some()).await;
+        assert!(rig.log().contains("A kubelet with another --cgroup-root cannot be guarded"), "{}", rig.log());
     });
 }

@@ -82,10 +82,7 @@ impl Server {
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_no_client_auth()
-            .with_single_cert(
-                vec![certificate.der().clone()],
-                PrivateKeyDer::Pkcs8(own.serialize_der().into()),
-            )
+            .with_single_cert(vec![certificate.der().clone()], PrivateKeyDer::Pkcs8(own.serialize_der().into()))
             .unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

@@ -62,8 +62,7 @@ async fn check_rights_of(session: &Session, snapshot: &ClusterSnapshot, runs_as:
             Ok(true) => {}
             Ok(false) => lacking.push(right.clone()),
             Err(error) => {
-                let why =
-                    format!("the API server did not answer what {account} may do: {}", error_chain(&error));
+                let why = format!("the API server did not answer what {account} may do: {}", error_chain(&error));
                 return checks::not_checked("RBAC", &why);
             }
         }
@@ -88,8 +87,7 @@ pub(crate) async fn describe_unresponsive(session: &Session) -> String {
         _ if leader.health == Health::Problem => format!("{}. {}", leader.what, leader.remedy),
         Some(Mode::Observe) => "pod-safety runs in the mode observe, in which it asks no device".to_owned(),
         Some(_) if !snapshot.controllers.contains(&Name::Fencing) => {
-            "the controller fencing is off: --controllers, or controllers.fencing.enabled of the chart"
-                .to_owned()
+            "the controller fencing is off: --controllers, or controllers.fencing.enabled of the chart".to_owned()
         }
         _ => FURTHER.to_owned(),
     }

@@ -23,10 +23,7 @@ const MAX_NODES: usize = 20;
 
 /// Whether every component that deletes Nodes here may delete those that do not report, and which known controllers are
 /// denied.
-pub(super) async fn check_deleters(
-    session: &Session,
-    installation: &Installation,
-) -> anyhow::Result<Vec<Symptom>> {
+pub(super) async fn check_deleters(session: &Session, installation: &Installation) -> anyhow::Result<Vec<Symptom>> {
     let components: Vec<Component> =
         serde_saphyr::from_str(COMPONENTS).context("reading the components that delete Nodes")?;
     Ok(match read_components(session, &components).await {
@@ -35,13 +32,9 @@ pub(super) async fn check_deleters(
     })
 }
 
-async fn read_components(
-    session: &Session,
-    components: &[Component],
-) -> Result<ForeignControllers, ApiError> {
+async fn read_components(session: &Session, components: &[Component]) -> Result<ForeignControllers, ApiError> {
     const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
-    let policies =
-        list_or_empty(session, &format!("{ADMISSION}/validatingadmissionpolicies?{OWN_LABEL}")).await?;
+    let policies = list_or_empty(session, &format!("{ADMISSION}/validatingadmissionpolicies?{OWN_LABEL}")).await?;
     let bindings =
         list_or_empty(session, &format!("{ADMISSION}/validatingadmissionpolicybindings?{OWN_LABEL}")).await?;
     let devices = list_or_empty(session, "/apis/pod-safety.dev/v1alpha1/fencedevices").await?;
@@ -81,9 +74,8 @@ mod tests {
         let components: Vec<Component> = serde_saphyr::from_str(COMPONENTS).unwrap();
         assert!(components.len() >= 5, "{components:?}");
         for component in &components {
-            let found_by = component.names.len()
-                + usize::from(component.lease.is_some())
-                + usize::from(component.nodes.is_some());
+            let found_by =
+                component.names.len() + usize::from(component.lease.is_some()) + usize::from(component.nodes.is_some());
             assert!(found_by > 0 && !component.users.is_empty(), "{component:?}");
         }
     }

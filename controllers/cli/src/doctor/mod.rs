@@ -32,14 +32,8 @@ use super::{API_VERSION, Exit, pluralize, sanitize};
 pub(crate) use account::{describe_unresponsive, print_reason};
 
 /// The kinds that are needed to know that a budget never allows an eviction.
-const BUDGET_KINDS: [Kind; 6] = [
-    Kind::Budgets,
-    Kind::Pods,
-    Kind::Deployments,
-    Kind::ReplicaSets,
-    Kind::StatefulSets,
-    Kind::ReplicationControllers,
-];
+const BUDGET_KINDS: [Kind; 6] =
+    [Kind::Budgets, Kind::Pods, Kind::Deployments, Kind::ReplicaSets, Kind::StatefulSets, Kind::ReplicationControllers];
 
 #[derive(Debug, ClapArgs)]
 #[command(after_help = crate::exit::help("doctor"))]
@@ -141,8 +135,7 @@ async fn examine(session: &Session) -> anyhow::Result<Vec<Symptom>> {
     symptoms.push(checks::check_admission_policies(snapshot.policies, wall, &installation));
     symptoms.extend(deleters::check_deleters(session, &installation).await?);
     let controllers = snapshot.controllers.clone();
-    let duties =
-        Duties { mode: snapshot.running.mode, controllers: &controllers, installation: &installation };
+    let duties = Duties { mode: snapshot.running.mode, controllers: &controllers, installation: &installation };
     symptoms.extend(checks::check_kcm(&read_kcm(session).await, duties));
     symptoms.extend(check_duties(session, &snapshot, leader.as_ref(), duties).await);
     symptoms.extend(snapshot.with_context(|ctx| {
@@ -152,8 +145,7 @@ async fn examine(session: &Session) -> anyhow::Result<Vec<Symptom>> {
             all.extend(checks::check_agents(&ctx.view, &snapshot.pods));
         }
         all.push(if ctx.has_all(&BUDGET_KINDS) {
-            let never =
-                |budget: &&Budget| explain_budget(budget, &ctx.view, ctx.now).verdict == OfBudget::Never;
+            let never = |budget: &&Budget| explain_budget(budget, &ctx.view, ctx.now).verdict == OfBudget::Never;
             checks::check_budgets(&ctx.view.budgets().filter(never).collect::<Vec<_>>())
         } else {
             checks::not_checked(
@@ -165,10 +157,9 @@ async fn examine(session: &Session) -> anyhow::Result<Vec<Symptom>> {
     }));
     symptoms.push(match session.items("/apis/apps/v1/statefulsets").await {
         Ok(sets) => checks::check_grace_periods(&sets),
-        Err(error) => checks::not_checked(
-            "GracePeriods",
-            &format!("StatefulSets could not be listed: {}", error_chain(&error)),
-        ),
+        Err(error) => {
+            checks::not_checked("GracePeriods", &format!("StatefulSets could not be listed: {}", error_chain(&error)))
+        }
     });
     match evictions::read_abandoned(session, wall).await {
         Ok(abandoned) => symptoms.extend(abandoned.iter().map(checks::abandoned_request)),
@@ -236,9 +227,8 @@ async fn check_custom_kinds(session: &Session) -> Vec<Symptom> {
 
 /// Reads kube-controller-manager, as far as it is visible.
 async fn read_kcm(session: &Session) -> Kcm {
-    let pods = session
-        .items("/api/v1/namespaces/kube-system/pods?labelSelector=component=kube-controller-manager")
-        .await;
+    let pods =
+        session.items("/api/v1/namespaces/kube-system/pods?labelSelector=component=kube-controller-manager").await;
     let arguments = |pod: &Value| -> Vec<String> {
         let container = &pod["spec"]["containers"][0];
         let texts = |value: &Value| value.as_array().cloned().unwrap_or_default();
@@ -257,10 +247,8 @@ async fn is_renewed(session: &Session, name: &str) -> bool {
     let lease = session.get_raw(&path).await;
     let wall = session.env.clock.wall();
     lease.is_ok_and(|lease| {
-        let renewed = lease
-            .pointer("/spec/renewTime")
-            .and_then(Value::as_str)
-            .and_then(|at| at.parse::<jiff::Timestamp>().ok());
+        let renewed =
+            lease.pointer("/spec/renewTime").and_then(Value::as_str).and_then(|at| at.parse::<jiff::Timestamp>().ok());
         renewed.is_some_and(|at| wall.as_second().saturating_sub(at.as_second()) < 60)
     })
 }

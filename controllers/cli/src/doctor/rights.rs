@@ -76,25 +76,20 @@ pub(super) fn required_rights(mode: Mode, controllers: &[Name]) -> Vec<AccessRig
         Some(_) | None => true,
     };
     let mut rights = BTreeSet::new();
-    for role in all
-        .iter()
-        .filter(|role| bound(role))
-        .filter(is_required)
-        .filter(|role| role.metadata.namespace != "pod-safety")
+    for role in
+        all.iter().filter(|role| bound(role)).filter(is_required).filter(|role| role.metadata.namespace != "pod-safety")
     {
         for rule in &role.rules {
             rights.extend(rights_of_rule(rule, &role.metadata.namespace));
         }
     }
-    let reads = |right: &AccessRight| {
-        matches!(right.verb.as_str(), "get" | "list" | "watch") || right.resource == "events"
-    };
+    let reads =
+        |right: &AccessRight| matches!(right.verb.as_str(), "get" | "list" | "watch") || right.resource == "events";
     rights.into_iter().filter(|right| mode != Mode::Observe || reads(right)).collect()
 }
 
 fn rights_of_rule<'a>(rule: &'a Rule, namespace: &'a str) -> impl Iterator<Item = AccessRight> + 'a {
-    let names =
-        if rule.resource_names.is_empty() { vec![String::new()] } else { rule.resource_names.clone() };
+    let names = if rule.resource_names.is_empty() { vec![String::new()] } else { rule.resource_names.clone() };
     let resources =
         rule.api_groups.iter().flat_map(|group| rule.resources.iter().map(move |resource| (group, resource)));
     resources.flat_map(move |(group, resource)| {
@@ -137,22 +132,13 @@ mod tests {
         ] {
             assert!(all.iter().any(|one| one == right), "{right}: not in {all:?}");
         }
-        assert!(
-            all.iter().any(|one| one == "get leases.coordination.k8s.io pod-safety in kube-system"),
-            "{all:?}"
-        );
+        assert!(all.iter().any(|one| one == "get leases.coordination.k8s.io pod-safety in kube-system"), "{all:?}");
         let guard = words(Mode::Guard, &[Name::PodGc]);
         for other in ["poddisruptionbudgets.policy/status", "nodefences", "pod-safety-volumes"] {
-            assert!(
-                !guard.iter().any(|one| one.contains(other)),
-                "{other} is of a controller that is off: {guard:?}"
-            );
+            assert!(!guard.iter().any(|one| one.contains(other)), "{other} is of a controller that is off: {guard:?}");
         }
         assert!(all.iter().any(|one| one.contains("pod-safety-volumes")), "{all:?}");
         let observe = words(Mode::Observe, Name::ALL);
-        assert!(
-            !observe.iter().any(|one| one.starts_with("delete") || one.starts_with("patch")),
-            "{observe:?}"
-        );
+        assert!(!observe.iter().any(|one| one.starts_with("delete") || one.starts_with("patch")), "{observe:?}");
     }
 }

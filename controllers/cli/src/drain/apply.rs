@@ -91,9 +91,7 @@ impl OneNode<'_> {
         };
         match cordoned.context("cordoning the node")? {
             Cordoned::Now => self.print_message(Tone::Good, format!("node/{} cordoned", self.node)),
-            Cordoned::Already => {
-                self.print_message(Tone::Good, format!("node/{} was cordoned already", self.node))
-            }
+            Cordoned::Already => self.print_message(Tone::Good, format!("node/{} was cordoned already", self.node)),
             Cordoned::NoNode => bail!(NotFound::new(ResourceKind::Node, None, self.node)),
         }
     }
@@ -140,8 +138,7 @@ impl OneNode<'_> {
             let stays = |row: &Row| matches!(row.action, Action::Stay | Action::Ending);
             let new = |row: &&Row| !stays(row) && !existing.contains(&row.pod.uid);
             let new: Vec<Row> = plan.rows.iter().filter(new).cloned().collect();
-            let was_sent =
-                |row: &&Row| sent.contains(&row.pod.uid) && !snapshot.tolerates_cordon(&row.pod.uid);
+            let was_sent = |row: &&Row| sent.contains(&row.pod.uid) && !snapshot.tolerates_cordon(&row.pod.uid);
             let late: Vec<&Row> = new.iter().filter(was_sent).collect();
             if !late.is_empty() {
                 work.add_rows(late, self.apply.session.env.now());
@@ -261,23 +258,16 @@ impl OneNode<'_> {
         let seconds = env.now().since(began).as_secs();
         let is_done = count.total > 0 && count.gone == count.total;
         if exit == Exit::Fine || is_done {
-            self.print_message(
-                Tone::Good,
-                format!("node/{} drained: {} gone in {seconds}s", self.node, count.gone),
-            )?;
+            self.print_message(Tone::Good, format!("node/{} drained: {} gone in {seconds}s", self.node, count.gone))?;
             return Ok(Exit::Fine);
         }
         self.print_lines(work.describe_remaining(is_read))?;
         let (how, remaining) = (describe_exit(exit), count.total - count.gone);
-        let text = format!(
-            "node/{} not drained{how} after {seconds}s: {} gone, {remaining} left",
-            self.node, count.gone
-        );
+        let text =
+            format!("node/{} not drained{how} after {seconds}s: {} gone, {remaining} left", self.node, count.gone);
         self.print_message(Tone::Bad, text)?;
-        let text = format!(
-            "node/{0} stays cordoned. The same command continues; to undo: kubectl uncordon {0}",
-            self.node
-        );
+        let text =
+            format!("node/{0} stays cordoned. The same command continues; to undo: kubectl uncordon {0}", self.node);
         self.print_message(Tone::Attention, text)?;
         if work.is_requested() {
             let text = format!(

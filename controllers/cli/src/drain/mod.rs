@@ -118,8 +118,7 @@ impl Requests {
         if self == Self::Never {
             return Ok(None);
         }
-        let served =
-            eviction_requests::is_served(&session.connection).await.context("asking for EvictionRequests")?;
+        let served = eviction_requests::is_served(&session.connection).await.context("asking for EvictionRequests")?;
         if self == Self::Always && !served {
             bail!(
                 "--requests=always: this API server has no EvictionRequests (lifecycle.k8s.io/v1alpha1, Kubernetes 1.37 with the feature gate EvictionRequestAPI). Leave the flag out to evict directly"
@@ -174,9 +173,7 @@ impl Args {
         let (plans, missing) = build_plans(&session, &snapshot, &nodes, &consent, requester).await;
         let page = || session.with_header(&page::page(&plans, &missing, &page::describe_next(&plans), paint));
         match plans.as_slice() {
-            [plan] => {
-                self.output.print(&page::Document::from_plan(plan, &missing, session.target()), page)?
-            }
+            [plan] => self.output.print(&page::Document::from_plan(plan, &missing, session.target()), page)?,
             _ => self.output.print(&page::List::from_plans(&plans, &missing, session.target()), page)?,
         }
         Ok(exit_for(&plans))
@@ -231,10 +228,7 @@ async fn withdraw(session: &Session, nodes: &[String]) -> anyhow::Result<Exit> {
         let done = done.await.with_context(|| format!("withdrawing the requests for node {node}"))?;
         super::print(&format!("node/{node} {}\n", page::describe_withdrawn(&done)))?;
     }
-    super::print(&format!(
-        "Nodes that are cordoned stay so; to undo: kubectl uncordon {}\n",
-        nodes.join(" ")
-    ))?;
+    super::print(&format!("Nodes that are cordoned stay so; to undo: kubectl uncordon {}\n", nodes.join(" ")))?;
     Ok(Exit::Fine)
 }
 

@@ -37,20 +37,14 @@ fn stop_signal() -> anyhow::Result<Stopped> {
 impl Apply {
     /// Drains the nodes of these plans, unless a plan needs an operator's decision first. `try_anyway`: start although
     /// pods cannot be decoded or may not be evicted.
-    pub(super) async fn run(
-        &self,
-        plans: &[Plan],
-        parallel: usize,
-        try_anyway: bool,
-    ) -> anyhow::Result<Drained> {
+    pub(super) async fn run(&self, plans: &[Plan], parallel: usize, try_anyway: bool) -> anyhow::Result<Drained> {
         let stops: Vec<&Plan> = plans.iter().filter(|plan| plan.must_not_start(try_anyway)).collect();
         if !stops.is_empty() {
             return Ok(Drained { exit: self.refuse(&stops)?, late_pods: 0 });
         }
         let stopped = stop_signal()?;
         let began = self.session.env.now();
-        let all: Vec<OneNode<'_>> =
-            plans.iter().map(|plan| OneNode { apply: self, node: &plan.node }).collect();
+        let all: Vec<OneNode<'_>> = plans.iter().map(|plan| OneNode { apply: self, node: &plan.node }).collect();
         let Some((cordoned, sent)) = self.cordon(&all, stopped.clone()).await? else {
             return Ok(Drained { exit: Exit::Interrupted, late_pods: 0 });
         };
@@ -75,8 +69,7 @@ impl Apply {
         stopped: Stopped,
     ) -> anyhow::Result<Option<(Vec<anyhow::Result<()>>, BTreeSet<Uid>)>> {
         let cordons = async {
-            let all: Vec<_> =
-                stream::iter(all).map(OneNode::cordon).buffered(MAX_CONCURRENT_CORDONS).collect().await;
+            let all: Vec<_> = stream::iter(all).map(OneNode::cordon).buffered(MAX_CONCURRENT_CORDONS).collect().await;
             // Without them, a pod that the scheduler had already bound is reported, and stays.
             (all, self.snapshot.read_unbound(&self.session).await.unwrap_or_default())
         };
@@ -112,11 +105,7 @@ impl Apply {
     }
 
     /// Prints how the drains ended, and computes the exit.
-    fn conclude(
-        &self,
-        results: Vec<(&str, anyhow::Result<Option<Drained>>)>,
-        seconds: u64,
-    ) -> anyhow::Result<Drained> {
+    fn conclude(&self, results: Vec<(&str, anyhow::Result<Option<Drained>>)>, seconds: u64) -> anyhow::Result<Drained> {
         let all = results.len();
         let (mut not_drained, mut worst, mut late_pods) = (Vec::new(), Exit::Fine, 0);
         for (node, ended) in results {
@@ -128,10 +117,7 @@ impl Apply {
                 Ok(None) => Exit::Interrupted,
                 Err(error) if all == 1 => return Err(error),
                 Err(error) => {
-                    print_stderr(&sanitize::line(&format!(
-                        "pod-safety: node {node}: {}",
-                        error_chain(error.as_ref())
-                    )));
+                    print_stderr(&sanitize::line(&format!("pod-safety: node {node}: {}", error_chain(error.as_ref()))));
                     Exit::Interrupted
                 }
             };

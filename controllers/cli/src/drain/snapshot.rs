@@ -9,8 +9,8 @@ use futures::stream;
 use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 use pod_safety_drain::{
-    Cluster, Consent, DaemonSet, Needs, NodeCapacity, Place, Plan, missing_drain_rights, missing_right,
-    place, plan, right,
+    Cluster, Consent, DaemonSet, Needs, NodeCapacity, Place, Plan, missing_drain_rights, missing_right, place, plan,
+    right,
 };
 use pod_safety_shared::authority::{AccessRight, Eviction, MAX_READ_AGE, evict};
 use pod_safety_shared::cache::{Lookup, Snapshot};
@@ -86,8 +86,7 @@ impl DrainSnapshot {
             _ => {}
         };
         let reading = Snapshot::read_allowed(&session.connection, &session.env, &KINDS, None, &mut each);
-        let (snapshot, unread) =
-            announce_wait(|| "all nodes and pods to be read".to_owned(), reading).await?;
+        let (snapshot, unread) = announce_wait(|| "all nodes and pods to be read".to_owned(), reading).await?;
         also.missing = unread.iter().map(|one| right("list", one.error.kind.resource())).collect();
         let lacks_nodes = also.lacks(Kind::Nodes);
         let snapshot = Self { cache: snapshot, details: Mutex::new(also) };
@@ -111,12 +110,10 @@ impl DrainSnapshot {
     /// Reads only what the execution of a drain needs: these nodes, their pods, and the budgets.
     pub(crate) async fn read_for_apply(session: &Session, nodes: &[String]) -> anyhow::Result<Self> {
         let nothing = &mut |_: Kind, _: &wire::Raw| {};
-        let reading =
-            Snapshot::read_allowed(&session.connection, &session.env, &[Kind::Budgets], None, nothing);
+        let reading = Snapshot::read_allowed(&session.connection, &session.env, &[Kind::Budgets], None, nothing);
         let (snapshot, unread) = reading.await?;
         let missing = unread.iter().map(|one| right("list", one.error.kind.resource())).collect();
-        let snapshot =
-            Self { cache: snapshot, details: Mutex::new(Details { missing, ..Details::default() }) };
+        let snapshot = Self { cache: snapshot, details: Mutex::new(Details { missing, ..Details::default() }) };
         let reading = async {
             let read = snapshot.read_nodes(session, nodes).await;
             // If neither may be read, both rights are reported.
@@ -149,8 +146,8 @@ impl DrainSnapshot {
     /// Reads these nodes, each by its name.
     async fn read_nodes(&self, session: &Session, nodes: &[String]) -> anyhow::Result<()> {
         let path = |node: &String| format!("{}/{node}", Kind::Nodes.path_in(None));
-        let reads = stream::iter(nodes)
-            .map(|node| async move { (node, session.connection.send(Call::get(path(node))).await) });
+        let reads =
+            stream::iter(nodes).map(|node| async move { (node, session.connection.send(Call::get(path(node))).await) });
         let mut answers = reads.buffered(MAX_CONCURRENT);
         while let Some((node, answer)) = answers.next().await {
             match answer {

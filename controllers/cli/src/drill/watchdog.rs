@@ -19,11 +19,7 @@ use super::{Args, POLL_INTERVAL, devices_of, reason_not_fit};
 const PHRASE: &str = "reset";
 
 impl Args {
-    pub(super) async fn drill_watchdog(
-        &self,
-        session: &Session,
-        examined: &Examined,
-    ) -> anyhow::Result<Exit> {
+    pub(super) async fn drill_watchdog(&self, session: &Session, examined: &Examined) -> anyhow::Result<Exit> {
         let Session { connection, env } = session;
         let node = &self.node;
         let device = match watchdog_device(session, examined).await? {
@@ -35,8 +31,7 @@ impl Args {
         }
         let promise = operator_requests::read_grant(connection, &device.named, &examined.node).await?;
         let promise = promise.filter(|promise| promise.is_armed);
-        let (promise, watchdog) = match promise.and_then(|promise| Some((promise.clone(), promise.watchdog?)))
-        {
+        let (promise, watchdog) = match promise.and_then(|promise| Some((promise.clone(), promise.watchdog?))) {
             Some((_, Watchdog { unfit_reason: Some(why), drilled, .. })) => {
                 return refuse(&format!("the promise of {} never counts: {why}", drilled.identity));
             }

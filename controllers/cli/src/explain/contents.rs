@@ -35,9 +35,7 @@ pub(super) async fn read(session: &Session, name: &str) -> anyhow::Result<(Value
     for version in versions(session).await? {
         match session.get_raw(&version).await {
             Ok(list) => kinds.extend(listable_kinds(&version, &list)),
-            Err(error) if !is_of_service(&version, &contents) => {
-                contents.unlisted.push((version, error_chain(&error)))
-            }
+            Err(error) if !is_of_service(&version, &contents) => contents.unlisted.push((version, error_chain(&error))),
             Err(_) => {}
         }
     }
@@ -49,9 +47,7 @@ pub(super) async fn read(session: &Session, name: &str) -> anyhow::Result<(Value
     let lists: Vec<_> = lists.buffer_unordered(MAX_CONCURRENT_LISTS).collect().await;
     for (resource, items) in lists {
         match items {
-            Ok(items) => {
-                contents.objects.extend(items.iter().filter_map(|one| Content::from_object(&resource, one)))
-            }
+            Ok(items) => contents.objects.extend(items.iter().filter_map(|one| Content::from_object(&resource, one))),
             Err(ApiError::Refused { code: 404 | 405, .. }) => {}
             Err(error) => contents.unlisted.push((resource, error_chain(&error))),
         }
@@ -66,16 +62,13 @@ async fn versions(session: &Session) -> anyhow::Result<Vec<String>> {
     let groups = session.get_raw("/apis").await.context("asking which resources the API server has")?;
     let groups = groups["groups"].as_array().cloned().unwrap_or_default();
     let preferred = groups.iter().filter_map(|group| group["preferredVersion"]["groupVersion"].as_str());
-    Ok(std::iter::once("/api/v1".to_owned())
-        .chain(preferred.map(|version| format!("/apis/{version}")))
-        .collect())
+    Ok(std::iter::once("/api/v1".to_owned()).chain(preferred.map(|version| format!("/apis/{version}"))).collect())
 }
 
 /// The kinds of a group that are namespaced and can be listed: base path, name for `kubectl`, plural.
 fn listable_kinds(base: &str, list: &Value) -> Vec<(String, String, String)> {
     let group = base.strip_prefix("/apis/").and_then(|version| version.split('/').next()).unwrap_or_default();
-    let can_list =
-        |one: &&Value| one["verbs"].as_array().is_some_and(|verbs| verbs.iter().any(|verb| verb == "list"));
+    let can_list = |one: &&Value| one["verbs"].as_array().is_some_and(|verbs| verbs.iter().any(|verb| verb == "list"));
     let resources = list["resources"].as_array().into_iter().flatten();
     let mut all = Vec::new();
     for one in resources.filter(|one| one["namespaced"] == true).filter(can_list) {
@@ -100,8 +93,7 @@ fn unavailable(service: &Value) -> Option<(String, String)> {
 
 /// Whether one of the unavailable APIServices serves this version: `v1beta1.metrics.example.io`.
 fn is_of_service(version: &str, contents: &Contents) -> bool {
-    let Some((group, version)) = version.strip_prefix("/apis/").and_then(|version| version.split_once('/'))
-    else {
+    let Some((group, version)) = version.strip_prefix("/apis/").and_then(|version| version.split_once('/')) else {
         return false;
     };
     contents.services.iter().any(|(service, _)| *service == format!("{version}.{group}"))
@@ -121,8 +113,7 @@ mod tests {
             { "name": "tokenreviews", "namespaced": true, "verbs": ["create"] },
             { "name": "priorityclasses", "namespaced": false, "verbs": ["list"] },
         ] });
-        let names: Vec<String> =
-            listable_kinds("/apis/apps/v1", &list).into_iter().map(|(_, name, _)| name).collect();
+        let names: Vec<String> = listable_kinds("/apis/apps/v1", &list).into_iter().map(|(_, name, _)| name).collect();
         assert_eq!(names, ["deployments.apps"]);
     }
 

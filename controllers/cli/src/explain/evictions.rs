@@ -34,8 +34,7 @@ pub(super) async fn answer(session: &Session, namespace: &str, name: &str) -> an
         );
     };
     let answer = snapshot.with_context(|ctx| {
-        RequestedEviction::find_by_name(namespace, name, &all, &evictions, ctx)
-            .map(|eviction| eviction.to_answer(ctx))
+        RequestedEviction::find_by_name(namespace, name, &all, &evictions, ctx).map(|eviction| eviction.to_answer(ctx))
     });
     let mut answer = answer.ok_or_else(|| NotFound::new(ResourceKind::Eviction, Some(namespace), name))?;
     answer.missing.extend(snapshot.missing());
@@ -47,9 +46,8 @@ pub(super) async fn add_note(session: &Session, snapshot: &ClusterSnapshot, pod:
     match read(session, &pod.key.namespace).await {
         Ok(Some((all, evictions))) => {
             let uid = pod.uid().to_string();
-            let note = snapshot.with_context(|ctx| {
-                RequestedEviction::find_by_uid(&uid, &all, &evictions, ctx)?.describe_note(ctx)
-            });
+            let note = snapshot
+                .with_context(|ctx| RequestedEviction::find_by_uid(&uid, &all, &evictions, ctx)?.describe_note(ctx));
             answer.notes.extend(note);
         }
         Ok(None) => {}
@@ -64,16 +62,12 @@ pub(super) async fn add_note(session: &Session, snapshot: &ClusterSnapshot, pod:
 pub(crate) async fn read_abandoned(session: &Session, wall: jiff::Timestamp) -> Result<Vec<Trouble>, String> {
     let all = eviction_requests::list_requests(&session.connection, None, NODE_LABEL).await;
     let all = all.map_err(|error| {
-        format!(
-            "{}: it is not known which were left behind.",
-            super::describe_refusal(&error, "list evictionrequests")
-        )
+        format!("{}: it is not known which were left behind.", super::describe_refusal(&error, "list evictionrequests"))
     })?;
     let all = all.unwrap_or_default();
     let trouble = |one: &&EvictionRequest| {
         let EvictionRequest { metadata, spec, .. } = one;
-        let age =
-            metadata.creation_timestamp.map(|at| format_duration(elapsed(at, wall))).unwrap_or_default();
+        let age = metadata.creation_timestamp.map(|at| format_duration(elapsed(at, wall))).unwrap_or_default();
         let pod = &spec.target.pod.name;
         Trouble {
             object: format!("evictionrequest/{}/{}", metadata.namespace, metadata.name),

@@ -20,9 +20,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use clap::Args as ClapArgs;
-use pod_safety_explain::{
-    Answer, ExplainContext, Verdict, explain_namespace, explain_node, explain_pod, explain_set,
-};
+use pod_safety_explain::{Answer, ExplainContext, Verdict, explain_namespace, explain_node, explain_pod, explain_set};
 use pod_safety_print::Paint;
 use pod_safety_print::answers::{Document, page, sentence};
 use pod_safety_shared::cache::Lookup;
@@ -97,8 +95,7 @@ enum Subject {
 }
 
 /// The kinds that can be explained.
-const KINDS: &str =
-    "pod (po), node (no), statefulset (sts), namespace (ns), volume (pvc, pv), pdb or eviction";
+const KINDS: &str = "pod (po), node (no), statefulset (sts), namespace (ns), volume (pvc, pv), pdb or eviction";
 
 impl Subject {
     fn parse(text: &str) -> Result<Self, String> {
@@ -118,9 +115,7 @@ impl Subject {
     /// The kind and the name, with the name argument that follows. `None` as the kind: a node or a pod.
     fn with_name(self, name: Option<String>) -> Result<(Option<SubjectKind>, Option<String>), UsageError> {
         match (self, name) {
-            (Self::Kind(what, Some(one)), Some(other)) => {
-                Err(UsageError::TwoNames(what.kind_name(), one, other))
-            }
+            (Self::Kind(what, Some(one)), Some(other)) => Err(UsageError::TwoNames(what.kind_name(), one, other)),
             (Self::Kind(what, one), other) => Ok((Some(what), one.or(other))),
             (Self::Name(kind), Some(_)) => Err(UsageError::NoKind(kind)),
             (Self::Name(one), None) => Ok((None, Some(one))),
@@ -228,19 +223,14 @@ impl ResolveArgs {
 impl Args {
     pub(super) fn main(self) -> anyhow::Result<Exit> {
         let (what, name) = self.what.clone().with_name(self.name.clone())?;
-        if (self.selector.is_some() || self.all_namespaces)
-            && (what != Some(SubjectKind::Pdb) || name.is_some())
-        {
+        if (self.selector.is_some() || self.all_namespaces) && (what != Some(SubjectKind::Pdb) || name.is_some()) {
             bail!(UsageError::NoList);
         }
         let cluster = self.cluster.clone();
         if what == Some(SubjectKind::Pdb) {
-            return cluster
-                .with_session("explain pdb", async |session| pdb::explain_pdb(&session, self, name).await);
+            return cluster.with_session("explain pdb", async |session| pdb::explain_pdb(&session, self, name).await);
         }
-        let Some(name) = name else {
-            bail!(UsageError::NoName(what.map_or("object", SubjectKind::kind_name)))
-        };
+        let Some(name) = name else { bail!(UsageError::NoName(what.map_or("object", SubjectKind::kind_name))) };
         if name.contains('/') && what != Some(SubjectKind::Eviction) {
             bail!(UsageError::Place(name));
         }
@@ -257,8 +247,7 @@ impl Args {
     async fn run(self, session: Session, what: SubjectKind, name: String) -> anyhow::Result<Exit> {
         let paint = self.print.paint();
         let render_once = async || {
-            let answer =
-                explain_object(&session, what, &name, self.cluster.namespace.as_deref(), self.steps).await?;
+            let answer = explain_object(&session, what, &name, self.cluster.namespace.as_deref(), self.steps).await?;
             let document = Document::new(&answer, session.target());
             let render = || session.with_header(&page(&answer, self.print.output == Output::Wide, paint));
             let text = self.print.output.text(&document, render)?;
@@ -311,9 +300,7 @@ async fn node_or_pod(session: &Session, namespace: Option<&str>, name: &str) -> 
     let path = Kind::Pods.path_in(namespace);
     let pods = session.items(&format!("{path}?fieldSelector=metadata.name={name}&limit=1")).await;
     if pods.is_ok_and(|pods| pods.is_empty()) {
-        bail!(
-            NotFound::new(ResourceKind::Node, None, name).with_detail(&format!(", and no pod {name} either"))
-        );
+        bail!(NotFound::new(ResourceKind::Node, None, name).with_detail(&format!(", and no pod {name} either")));
     }
     Ok(SubjectKind::Pod)
 }
@@ -351,9 +338,7 @@ async fn explain_object(
             let node = snapshot.with_context(|ctx| explain_node(&Arc::from(name), ctx));
             let Some(answer) = node else {
                 match snapshot.pods_unread() {
-                    None => bail!(
-                        NotFound::new(ResourceKind::Node, None, name).with_detail(", and no pod names it")
-                    ),
+                    None => bail!(NotFound::new(ResourceKind::Node, None, name).with_detail(", and no pod names it")),
                     Some((why, _)) => {
                         bail!("there is no node {name}; it is not known whether a pod names it. {why}")
                     }

@@ -13,14 +13,8 @@ use crate::error_hints::{NotFound, ResourceKind};
 use crate::watch::Rendered;
 
 /// The kinds that an explanation of PodDisruptionBudgets reads.
-const KINDS: [Kind; 6] = [
-    Kind::Pods,
-    Kind::Budgets,
-    Kind::Deployments,
-    Kind::ReplicaSets,
-    Kind::StatefulSets,
-    Kind::ReplicationControllers,
-];
+const KINDS: [Kind; 6] =
+    [Kind::Pods, Kind::Budgets, Kind::Deployments, Kind::ReplicaSets, Kind::StatefulSets, Kind::ReplicationControllers];
 
 /// One PodDisruptionBudget, or a table of them.
 pub(super) async fn explain_pdb(session: &Session, args: Args, name: Option<String>) -> anyhow::Result<Exit> {
@@ -45,8 +39,7 @@ async fn read_budgets(
     let snapshot = Snapshot::read(&session.connection, &session.env, &KINDS, namespace, nothing).await?;
     let is_selected = |budget: &&Budget| {
         let key = || (budget.key.namespace.to_string(), budget.key.name.to_string());
-        name.is_none_or(|name| *name == *budget.key.name)
-            && selected.is_none_or(|names| names.contains(&key()))
+        name.is_none_or(|name| *name == *budget.key.name) && selected.is_none_or(|names| names.contains(&key()))
     };
     session.query_scales(&snapshot, |view| view.budgets().filter(is_selected).collect()).await;
     let guard = snapshot.view();

@@ -101,8 +101,7 @@ impl ClusterSnapshot {
         let (session, server) = &session.with_server_clock().await;
         let nothing = &mut |_: Kind, _: &_| {};
         let reading = Snapshot::read_allowed(&session.connection, &session.env, &KINDS, namespace, nothing);
-        let (snapshot, unread) =
-            announce_wait(|| "all nodes and pods to be read".to_owned(), reading).await?;
+        let (snapshot, unread) = announce_wait(|| "all nodes and pods to be read".to_owned(), reading).await?;
         // Whether budgets that allow nothing now ever allow more depends on the scales of custom resources too.
         let blocks = |budget: &&Budget| budget.status.disruptions_allowed <= 0;
         session.query_scales(&snapshot, |view| view.budgets().filter(blocks).collect()).await;
@@ -138,10 +137,8 @@ impl ClusterSnapshot {
 
     /// Reads what the admission policies do.
     pub(crate) async fn read_policies(&mut self, session: &Session) {
-        let bindings =
-            format!("/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings?{OWN_LABEL}");
-        self.policies =
-            session.items(&bindings).await.map_or(Policies::Unread, |all| force_delete_policy(&all));
+        let bindings = format!("/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings?{OWN_LABEL}");
+        self.policies = session.items(&bindings).await.map_or(Policies::Unread, |all| force_delete_policy(&all));
     }
 
     /// Reads the VolumeAttachments; false: they could not be read.
@@ -164,8 +161,7 @@ impl ClusterSnapshot {
     pub(crate) async fn read_pauses(&mut self, session: &Session, only: Option<&str>) {
         let marked: Vec<Arc<str>> = self.with_context(|ctx| {
             let marked = |node: &&Node| {
-                node.details.as_ref().and_then(|details| details.remediation_excluded_by)
-                    == Some(PAUSE_ANNOTATION)
+                node.details.as_ref().and_then(|details| details.remediation_excluded_by) == Some(PAUSE_ANNOTATION)
             };
             let is_selected = |node: &&Node| only.is_none_or(|only| *node.name == *only);
             ctx.view
@@ -184,12 +180,7 @@ impl ClusterSnapshot {
     }
 
     /// Reads the StatefulSet of this name.
-    pub(crate) async fn read_set(
-        &self,
-        session: &Session,
-        namespace: &str,
-        name: &str,
-    ) -> anyhow::Result<Value> {
+    pub(crate) async fn read_set(&self, session: &Session, namespace: &str, name: &str) -> anyhow::Result<Value> {
         match session.get_raw(&format!("/apis/apps/v1/namespaces/{namespace}/statefulsets/{name}")).await {
             Ok(set) => Ok(set),
             Err(error) if error.is_not_found() => {
@@ -284,11 +275,9 @@ const fn describe_unknown(kind: Kind) -> &'static str {
         Kind::Deployments | Kind::ReplicaSets | Kind::StatefulSets | Kind::ReplicationControllers => {
             "the owners of pods are known only in part"
         }
-        Kind::FenceDevices
-        | Kind::FencePolicies
-        | Kind::NodeFences
-        | Kind::FenceEvidences
-        | Kind::Remediations => "the state of fencing is not known",
+        Kind::FenceDevices | Kind::FencePolicies | Kind::NodeFences | Kind::FenceEvidences | Kind::Remediations => {
+            "the state of fencing is not known"
+        }
         Kind::Volumes | Kind::Claims | Kind::Attachments | Kind::VolumeLeases => {
             "the owners of its volumes are not known"
         }
@@ -311,8 +300,7 @@ fn force_delete_policy(bindings: &[Value]) -> Policies {
         (true, _) => Policies::Absent,
         (false, true) => Policies::Deny,
         (false, false) => {
-            let made =
-                |binding: &&Value| binding.pointer("/metadata/creationTimestamp")?.as_str()?.parse().ok();
+            let made = |binding: &&Value| binding.pointer("/metadata/creationTimestamp")?.as_str()?.parse().ok();
             Policies::Audit { since: policy_bindings.iter().filter_map(made).min() }
         }
     }
@@ -367,10 +355,8 @@ async fn read_running(session: &Session, wall: Timestamp, refused: &mut Vec<Stri
             refused.push(format!("{refusal}: the leader is not known."));
         }
     }
-    let account = pods
-        .first()
-        .and_then(account)
-        .unwrap_or_else(|| "system:serviceaccount:pod-safety:pod-safety".to_owned());
+    let account =
+        pods.first().and_then(account).unwrap_or_else(|| "system:serviceaccount:pod-safety:pod-safety".to_owned());
     let mut controllers = config.as_ref().map_or(Vec::new(), |config| config.controllers.clone());
     let has_flags = running.mode.is_some();
     let fenced_from = config.as_ref().filter(|_| has_flags).map(|config| config.fencing_namespaces.clone());
@@ -509,10 +495,7 @@ mod tests {
         let pods = [json!({ "metadata": { "name": "pod-safety-x" }, "spec": { "nodeName": "a" } })];
         let mut running = Running::default();
         set_leader(&mut running, &lease("2026-01-01T00:00:55.000000Z"), &pods, wall);
-        assert_eq!(
-            (running.leader.as_deref(), running.leader_node.as_deref()),
-            (Some("pod-safety-x"), Some("a"))
-        );
+        assert_eq!((running.leader.as_deref(), running.leader_node.as_deref()), (Some("pod-safety-x"), Some("a")));
         let mut running = Running::default();
         set_leader(&mut running, &lease("2026-01-01T00:00:30.000000Z"), &pods, wall);
         assert!(running.leader.is_none() && running.stale.is_some());

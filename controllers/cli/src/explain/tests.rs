@@ -190,9 +190,7 @@ fn a_node_that_is_proved_off_releases_its_pods() {
 #[test]
 fn bug_an_annotation_was_advised_for_pods_that_need_none() {
     let fixture = Fixture::with_lost_node();
-    for (name, api, kind) in
-        [("pg-1", "postgresql.cnpg.io/v1", "Cluster"), ("web-1", "apps/v1", "ReplicaSet")]
-    {
+    for (name, api, kind) in [("pg-1", "postgresql.cnpg.io/v1", "Cluster"), ("web-1", "apps/v1", "ReplicaSet")] {
         fixture.pod_with(name, "worker-b1", |pod| {
             fixture::terminating(pod);
             let owner = &mut pod["metadata"]["ownerReferences"][0];
@@ -236,8 +234,7 @@ fn evidence_and_its_withdrawal_are_in_the_history() {
     let fixture = Fixture::with_lost_node();
     fixture.add_confirmation("2026-11-21T10:21:00Z", Some(("2026-11-21T10:22:00Z", "wrong plug")));
     let history = fixture.node("worker-b1").history;
-    let moments: Vec<String> =
-        history.iter().map(|one| format!("{:.0} {} {}", one.at, one.what, one.detail)).collect();
+    let moments: Vec<String> = history.iter().map(|one| format!("{:.0} {} {}", one.at, one.what, one.detail)).collect();
     let expected = [
         "2026-11-21T10:21:00Z evidence that worker-b1 is off anna@example.com: PDU port 14 off, ticket 8123",
         "2026-11-21T10:22:00Z evidence that worker-b1 is off was invalidated wrong plug",
@@ -251,10 +248,7 @@ fn a_pause_is_shown_with_its_author_reason_and_end() {
     fixture.paused();
     reads("paused-node", &fixture.node("worker-b2"));
     let by_policy = fixture.node("worker-b1");
-    assert!(
-        by_policy.notes.iter().any(|note| note.contains("rack b moves, by anna 20m00s ago")),
-        "{by_policy:?}"
-    );
+    assert!(by_policy.notes.iter().any(|note| note.contains("rack b moves, by anna 20m00s ago")), "{by_policy:?}");
 }
 
 #[test]

@@ -11,9 +11,7 @@ use pod_safety_print::{Paint, Tone};
 use pod_safety_shared::client::Target;
 use serde::Serialize;
 
-use super::{
-    ClusterSnapshot, NAMESPACE, Subject, SubjectKind, UsageError, explain_object, name, node_or_pod,
-};
+use super::{ClusterSnapshot, NAMESPACE, Subject, SubjectKind, UsageError, explain_object, name, node_or_pod};
 use crate::cluster::{ConnectArgs, PrintArgs, Session};
 use crate::watch::{Rendered, WatchArgs};
 use crate::{API_VERSION, Exit, duration};
@@ -25,12 +23,7 @@ pub(crate) const DAY: Duration = Duration::from_hours(24);
 const MAX_SINCE: Duration = Duration::from_hours(720);
 
 fn since_when(text: &str) -> Result<Duration, String> {
-    duration::between(
-        text,
-        Duration::from_secs(1),
-        MAX_SINCE,
-        "allowed is 1s to 720h, written such as 30m or 3h",
-    )
+    duration::between(text, Duration::from_secs(1), MAX_SINCE, "allowed is 1s to 720h, written such as 30m or 3h")
 }
 
 fn cutoff(at: Timestamp, since: Duration) -> Timestamp {
@@ -96,9 +89,7 @@ impl TimelineArgs {
         if let Some(other) = what.filter(|what| !matches!(what, SubjectKind::Pod | SubjectKind::Node)) {
             bail!(UsageError::NoTimeline(other.kind_name()));
         }
-        let Some(name) = name else {
-            bail!(UsageError::NoName(what.map_or("object", SubjectKind::kind_name)))
-        };
+        let Some(name) = name else { bail!(UsageError::NoName(what.map_or("object", SubjectKind::kind_name))) };
         cluster.with_session("timeline", async |session| {
             let what = match what {
                 Some(what) => what,
@@ -153,8 +144,7 @@ impl Timeline {
 
     /// What happened in the whole cluster in this period.
     pub(crate) async fn read_cluster(session: &Session, within: Duration) -> anyhow::Result<Self> {
-        let mut snapshot =
-            ClusterSnapshot::read(session, Some(session.connection.default_namespace())).await?;
+        let mut snapshot = ClusterSnapshot::read(session, Some(session.connection.default_namespace())).await?;
         snapshot.read_all_events(session).await;
         snapshot.read_successors(session).await;
         snapshot.read_pauses(session, None).await;
@@ -195,11 +185,7 @@ fn steps(moments: &[Moment]) -> Vec<Step<'_>> {
     let after = |(moment, before): (&Moment, Option<&Moment>)| {
         before.map_or(0, |before| elapsed(before.at, moment.at).as_secs())
     };
-    moments
-        .iter()
-        .zip(before)
-        .map(|(moment, before)| Step { moment, after_seconds: after((moment, before)) })
-        .collect()
+    moments.iter().zip(before).map(|(moment, before)| Step { moment, after_seconds: after((moment, before)) }).collect()
 }
 
 fn total(moments: &[Moment]) -> Duration {
@@ -296,7 +282,9 @@ mod tests {
 10:22:45    +8s     pod/shop/orders-1  Ready on worker-a1           orders-1 was away for 8m40s
 8m40s in all
 ");
-        assert_eq!(moments.text(Paint::plain()), "TIME (UTC)  AFTER   WHAT
+        assert_eq!(
+            moments.text(Paint::plain()),
+            "TIME (UTC)  AFTER   WHAT
 10:14:05            last heartbeat of worker-b1
 10:14:55    +50s    worker-b1 counts as lost     50s after its last heartbeat
 10:14:55            worker-b1 is tainted         node.kubernetes.io/unreachable:NoExecute
@@ -307,7 +295,8 @@ mod tests {
 10:22:37    +2s     scheduled to worker-a1
 10:22:45    +8s     Ready on worker-a1           orders-1 was away for 8m40s
 8m40s in all
-");
+"
+        );
     }
 
     #[test]
@@ -327,8 +316,7 @@ mod tests {
     #[test]
     fn a_timeline_of_several_days_has_dates_in_all_rows() {
         let moment = |at: &str| Moment::new(at.parse().unwrap(), "x", "");
-        let text =
-            page(&[moment("2026-11-20T23:59:59Z"), moment("2026-11-21T00:00:09Z")], &[], Paint::plain());
+        let text = page(&[moment("2026-11-20T23:59:59Z"), moment("2026-11-21T00:00:09Z")], &[], Paint::plain());
         assert!(text.contains("2026-11-20 23:59:59") && text.contains("2026-11-21 00:00:09"), "{text}");
     }
 

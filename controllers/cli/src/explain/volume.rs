@@ -25,8 +25,7 @@ pub(super) async fn answer(
 ) -> anyhow::Result<Answer> {
     let (mut volume, mut refused) = find_volume(session, what, name, given).await?;
     let own = session.connection.default_namespace();
-    let namespace =
-        volume.claim.as_ref().map_or(own, |claim| str_at(claim, "/metadata/namespace")).to_owned();
+    let namespace = volume.claim.as_ref().map_or(own, |claim| str_at(claim, "/metadata/namespace")).to_owned();
     let mut snapshot = ClusterSnapshot::read(session, Some(&namespace)).await?;
     snapshot.read_namespace_events(session, &namespace).await;
     let attachments_are_known = snapshot.read_attachments(session).await;
@@ -53,8 +52,7 @@ async fn read_lease(session: &Session, name: &str, refused: &mut Vec<String>) ->
     let path = format!("{}/{name}", Kind::VolumeLeases.path());
     session.get_opt(&path).await.unwrap_or_else(|error| {
         let refusal = describe_refusal(&error, &format!("get leases in namespace {VOLUME_LEASE_NAMESPACE}"));
-        refused
-            .push(format!("{refusal}: it is not known which node the volume guard recorded as its owner."));
+        refused.push(format!("{refusal}: it is not known which node the volume guard recorded as its owner."));
         None
     })
 }
@@ -78,8 +76,7 @@ async fn find_volume(
             None
         })
     };
-    let volume =
-        if what == SubjectKind::Claim { None } else { or_refused(session.get_opt(&volume_path(name)).await) };
+    let volume = if what == SubjectKind::Claim { None } else { or_refused(session.get_opt(&volume_path(name)).await) };
     match (claim, volume) {
         (Some(_), Some(_)) => {
             bail!(
@@ -88,8 +85,7 @@ async fn find_volume(
         }
         (Some(claim), None) => {
             let bound = str_at(&claim, "/spec/volumeName").to_owned();
-            let volume =
-                if bound.is_empty() { None } else { or_refused(session.get_opt(&volume_path(&bound)).await) };
+            let volume = if bound.is_empty() { None } else { or_refused(session.get_opt(&volume_path(&bound)).await) };
             Ok((Volume { claim: Some(claim), volume, ..Volume::default() }, refused))
         }
         (None, Some(volume)) => {

@@ -54,11 +54,7 @@ pub(super) async fn begin(work: &Maintenance) -> anyhow::Result<Exit> {
 
 async fn plan(work: &Maintenance) -> anyhow::Result<Exit> {
     let exit = drain::print_plan(&work.session, &work.args.node, &work.args.consent, work.paint).await?;
-    let off = if work.args.power_off {
-        "its machine is switched off by its FencePolicy and kept off; "
-    } else {
-        ""
-    };
+    let off = if work.args.power_off { "its machine is switched off by its FencePolicy and kept off; " } else { "" };
     let message = format!("After the drain {off}fencing of it is paused until --finish.\n");
     print(&message)?;
     Ok(exit)
@@ -69,8 +65,7 @@ async fn is_being_switched_off(work: &Maintenance, examined: &Examined) -> anyho
     if !work.args.power_off {
         return Ok(false);
     }
-    let incident =
-        operator_requests::read_incident(&work.session.connection, &incident_name(&examined.node)).await?;
+    let incident = operator_requests::read_incident(&work.session.connection, &incident_name(&examined.node)).await?;
     Ok(incident.is_some_and(|incident| incident.spec.keep_off && !incident.status.phase.is_over()))
 }
 
@@ -89,8 +84,7 @@ async fn empty(work: &Maintenance, examined: &Examined) -> anyhow::Result<Exit> 
     let done = drain::apply(session, snapshot, &work.args.consent, work.paint, work.args.timeout, plan).await;
     let drained = done.as_ref().is_ok_and(|done| done.exit == Exit::Fine);
     let reason = if drained { "DrainCompleted" } else { "DrainStopped" };
-    work.set_conditions(&examined.node, &[(DRAIN_IN_PROGRESS, false, reason), (DRAINED, drained, reason)])
-        .await?;
+    work.set_conditions(&examined.node, &[(DRAIN_IN_PROGRESS, false, reason), (DRAINED, drained, reason)]).await?;
     let Drained { exit, late_pods: came } = done?;
     if exit == Exit::Fine && came > 0 && work.args.power_off {
         let pods = pluralize(came, "pod");
@@ -106,8 +100,7 @@ async fn switch_off(work: &Maintenance, examined: &Examined) -> anyhow::Result<E
     let connection = &session.connection;
     let fence = operator_requests::request_keep_off(connection, examined, &work.by, &work.reason).await?;
     let deadline = session.env.now() + work.args.timeout;
-    let seen =
-        follow_incident(session, &fence, deadline, |phase| !matches!(phase, Phase::Pending | Phase::Fencing));
+    let seen = follow_incident(session, &fence, deadline, |phase| !matches!(phase, Phase::Pending | Phase::Fencing));
     match seen.await? {
         Some(Phase::Fenced | Phase::Recovering) => Ok(Exit::Fine),
         Some(_) => Ok(Exit::Blocked),

@@ -84,9 +84,7 @@ async fn resume(work: &Maintenance) -> anyhow::Result<()> {
             Ok(())
         }
         Some(_) => {
-            match operator_requests::resume(connection, &work.scope(), &work.signed(work.reason.clone()))
-                .await
-            {
+            match operator_requests::resume(connection, &work.scope(), &work.signed(work.reason.clone())).await {
                 Ok(_) | Err(OperatorError::NotPaused { .. }) => Ok(()),
                 Err(error) => Err(error.into()),
             }

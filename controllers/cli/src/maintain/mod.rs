@@ -105,12 +105,7 @@ impl Maintenance {
     ) -> anyhow::Result<()> {
         let conditions: Vec<_> = now
             .iter()
-            .map(|(kind, holds, reason)| LifecycleCondition {
-                kind,
-                is_true: *holds,
-                reason,
-                message: &self.message,
-            })
+            .map(|(kind, holds, reason)| LifecycleCondition { kind, is_true: *holds, reason, message: &self.message })
             .collect();
         let Session { connection, env } = &self.session;
         Ok(operator_requests::write_conditions(connection, node, env.clock.wall(), &conditions).await?)

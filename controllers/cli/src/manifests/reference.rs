@@ -30,9 +30,7 @@ fn section(crd: &Value, seen: &mut SeenFields) -> String {
     fields(&schema["properties"]["spec"], "spec", &mut rows, seen);
     collect_rules(schema, &mut rules);
     let (kind, scope) = (text_of(&names["kind"]), text_of(&crd["spec"]["scope"]));
-    seen.iter_mut()
-        .filter(|(_, at)| at.ends_with('`'))
-        .for_each(|(_, at)| at.push_str(&format!(" of {kind}")));
+    seen.iter_mut().filter(|(_, at)| at.ends_with('`')).for_each(|(_, at)| at.push_str(&format!(" of {kind}")));
     let about = describe(&schema["properties"]["spec"]);
     let short = texts(&names["shortNames"], "").join("`, `");
     let columns = match texts(&version["additionalPrinterColumns"], "name").as_slice() {

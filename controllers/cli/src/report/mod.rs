@@ -42,10 +42,7 @@ const OBJECTS: [(&str, &str); 13] = [
     ("podsafetyremediations", "/apis/pod-safety.dev/v1alpha1/podsafetyremediations"),
     ("poddisruptionbudgets", "/apis/policy/v1/poddisruptionbudgets"),
     ("volumeattachments", "/apis/storage.k8s.io/v1/volumeattachments"),
-    (
-        "validatingadmissionpolicybindings",
-        "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings",
-    ),
+    ("validatingadmissionpolicybindings", "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"),
     ("warnings", "/api/v1/events?limit=1000&fieldSelector=type=Warning"),
     ("events-of-pod-safety", "/api/v1/events?limit=1000&fieldSelector=reportingComponent=pod-safety"),
     ("leader-leases", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"),
@@ -88,8 +85,7 @@ impl Folder {
             if let Some(folder) = path.parent().filter(|folder| !folder.exists()) {
                 std::fs::DirBuilder::new().mode(0o700).create(folder)?;
             }
-            let mut file =
-                std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+            let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
             file.write_all(sanitize::page(&redact::redact_text(text)).as_bytes())
         };
         match write() {
@@ -127,8 +123,7 @@ impl Args {
         let timeline = Timeline::read_cluster(&session, DAY).await;
         folder.write_both(
             "timeline",
-            timeline
-                .map(|timeline| (timeline.text(Paint::plain()), json!(timeline.document(session.target())))),
+            timeline.map(|timeline| (timeline.text(Paint::plain()), json!(timeline.document(session.target())))),
         );
         for (kind, namespace, name) in seen.subjects().into_iter().take(MAX_EXPLAINED) {
             let file = match &namespace {
@@ -230,9 +225,8 @@ fn readme(folder: &Folder, target: &Target, server: &str, at: jiff::Timestamp) -
 fn closing_note(folder: &Folder, target: &Target) -> String {
     let Folder { path, files, missing } = folder;
     let path = path.display();
-    let name = Path::new(&path.to_string())
-        .file_name()
-        .map_or(String::new(), |name| name.to_string_lossy().into_owned());
+    let name =
+        Path::new(&path.to_string()).file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned());
     let refused = match missing.len() {
         0 => String::new(),
         count => format!(" {} could not be read: its README.md lists them.", pluralize(count, "part")),

@@ -12,10 +12,7 @@ fn no_file_of_a_report_has_a_credential() {
     use std::os::unix::fs::PermissionsExt as _;
 
     let (path, mut folder) = new();
-    folder.write_both(
-        "status",
-        Ok(("https://a:hunter2@h".to_owned(), json!({ "message": "password=hunter2" }))),
-    );
+    folder.write_both("status", Ok(("https://a:hunter2@h".to_owned(), json!({ "message": "password=hunter2" }))));
     let node = json!({ "metadata": { "annotations": { "x": "hunter2" } } });
     write_list(&mut folder, "nodes", vec![node], redact::redact_object);
     folder.write("logs/a.log", "Bearer hunter2\n");
@@ -37,9 +34,7 @@ fn an_unreadable_part_is_listed_and_the_rest_is_written() {
     folder.write_both("doctor", Err(anyhow::anyhow!("the API server answered 403")));
     folder.write("status.txt", "x\n");
     let text = readme(&folder, &Target::default(), "v1.37.2", "2026-11-21T10:23:05Z".parse().unwrap());
-    for expected in
-        ["cluster v1.37.2", "- status.txt", "## Not in it\n\n- doctor: the API server answered 403\n"]
-    {
+    for expected in ["cluster v1.37.2", "- status.txt", "## Not in it\n\n- doctor: the API server answered 403\n"] {
         assert!(text.contains(expected), "{expected}: {text}");
     }
     let closing = closing_note(&folder, &Target::default());

@@ -17,8 +17,7 @@ use crate::untrusted_text::{COMMANDS, Objects, objects, run_command, run_command
 use crate::{Cli, cluster, exit, invocation, run};
 
 /// Flags of other programs, in sentences about them.
-const OF_OTHERS: [&str; 5] =
-    ["--disable-force-detach-on-timeout", "--force", "--grace-period", "--help", "--"];
+const OF_OTHERS: [&str; 5] = ["--disable-force-detach-on-timeout", "--force", "--grace-period", "--help", "--"];
 
 fn well() -> Arc<AnswerFn> {
     with(|_| ())
@@ -86,8 +85,7 @@ fn flags_of(command: &clap::Command) -> BTreeSet<String> {
 
 /// The flags of each command; `run`: those of the process, which pages name for changed settings.
 fn flags() -> BTreeMap<String, BTreeSet<String>> {
-    let mut all =
-        BTreeMap::from([("run".to_owned(), flags_of(&run::Args::augment_args(clap::Command::new("run"))))]);
+    let mut all = BTreeMap::from([("run".to_owned(), flags_of(&run::Args::augment_args(clap::Command::new("run"))))]);
     for command in Cli::command().get_subcommands() {
         all.insert(command.get_name().to_owned(), flags_of(command));
         for below in command.get_subcommands() {
@@ -112,10 +110,8 @@ fn refused(command: &str) -> Option<String> {
     }
     let words = cluster::move_global_flags(words.into_iter().map(Into::into));
     let error = Cli::try_parse_from(words).err()?;
-    let is_wrong = matches!(
-        error.kind(),
-        ErrorKind::UnknownArgument | ErrorKind::InvalidSubcommand | ErrorKind::ArgumentConflict
-    );
+    let is_wrong =
+        matches!(error.kind(), ErrorKind::UnknownArgument | ErrorKind::InvalidSubcommand | ErrorKind::ArgumentConflict);
     is_wrong.then(|| format!("{command}: {error}"))
 }
 
@@ -145,10 +141,8 @@ fn bug_hints_named_flags_that_their_command_does_not_have() {
     let (mut hints, mut wrong) = (0, BTreeSet::new());
     for (line, _, text) in pages() {
         for printed in text.lines().filter(|line| !line.contains(" takes these rights: ")) {
-            for range in invocation::commands()
-                .find_in(printed)
-                .into_iter()
-                .filter(|range| is_own(&printed[range.clone()]))
+            for range in
+                invocation::commands().find_in(printed).into_iter().filter(|range| is_own(&printed[range.clone()]))
             {
                 hints += 1;
                 wrong.extend(refused(&printed[range]).map(|why| format!("{line}: {why}")));
@@ -210,9 +204,7 @@ fn sources(folder: &Path, files: &mut Vec<String>) {
             if !["tests", "target"].contains(&&*name) {
                 sources(&entry, files);
             }
-        } else if name.ends_with(".rs")
-            && !["tests.rs", "hint.rs", "called.rs", "documents.rs"].contains(&&*name)
-        {
+        } else if name.ends_with(".rs") && !["tests.rs", "hint.rs", "called.rs", "documents.rs"].contains(&&*name) {
             files.push(std::fs::read_to_string(entry).unwrap());
         }
     }
@@ -229,9 +221,7 @@ fn every_command_in_a_literal_of_the_sources_is_valid() {
     let (mut hints, mut wrong) = (0, BTreeSet::new());
     for literal in all.iter().flat_map(|source| literals(source)) {
         for line in literal.lines() {
-            for range in
-                invocation::commands().find_in(line).into_iter().filter(|range| is_own(&line[range.clone()]))
-            {
+            for range in invocation::commands().find_in(line).into_iter().filter(|range| is_own(&line[range.clone()])) {
                 hints += 1;
                 wrong.extend(refused(&line[range]));
             }
@@ -252,10 +242,7 @@ fn an_invalid_hint_is_detected() {
     ] {
         assert_eq!(refused(command).is_some(), wrong, "{command}");
     }
-    assert_eq!(
-        bare_flags("add --apply (pod-safety drain x --skip a/b), or --reason TEXT."),
-        ["--apply", "--reason"]
-    );
+    assert_eq!(bare_flags("add --apply (pod-safety drain x --skip a/b), or --reason TEXT."), ["--apply", "--reason"]);
     assert_eq!(literals("f(\"a {b} c\", '\"'); // \"no\"\ng(\"d\\\n   e\")"), ["a x c", "de"]);
 }
 
@@ -296,10 +283,7 @@ fn bug_commands_were_wrapped_on_terminals_of_80_and_100_columns() {
             let (_, narrow) = run_command_within(Some(columns), line, &respond);
             for command in &commands {
                 whole += 1;
-                assert!(
-                    narrow.contains(command),
-                    "{line} on {columns} columns: {command}: broken in\n{narrow}"
-                );
+                assert!(narrow.contains(command), "{line} on {columns} columns: {command}: broken in\n{narrow}");
             }
         }
     }
@@ -331,8 +315,7 @@ fn bug_fence_dry_run_wrote_an_object_and_showed_no_plan() {
         let watched: Arc<AnswerFn> = Arc::new(move |method, path, body| {
             let is_review = path.contains("reviews");
             let dry = serde_json::from_slice::<Value>(body).unwrap_or_default();
-            let is_dry =
-                path.ends_with("/eviction?dryRun=All") && dry["deleteOptions"]["dryRun"] == json!(["All"]);
+            let is_dry = path.ends_with("/eviction?dryRun=All") && dry["deleteOptions"]["dryRun"] == json!(["All"]);
             if method != "GET" && !is_review && !is_dry {
                 observed.lock().push(format!("{method} {path}"));
             }

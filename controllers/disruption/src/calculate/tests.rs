@@ -49,8 +49,7 @@ fn numbers(budget: &Budget, members: &[Member]) -> [i32; 4] {
 #[test]
 fn expected_desired_healthy_and_allowed_are_those_of_kcm() {
     let (pods, percent) = (Amount::Pods, Amount::Percent);
-    let naked =
-        |count: usize| (0..count).map(|number| member(&format!("n{number}"), Owner::NoController)).collect();
+    let naked = |count: usize| (0..count).map(|number| member(&format!("n{number}"), Owner::NoController)).collect();
     let two_owners = || [ready(3, 4), vec![member("q", scaled_by("other", 6))]].concat();
     let cases: Vec<(&str, Budget, Vec<Member>, [i32; 4])> = vec![
         ("nothing wanted", budget(BudgetLimit::Unset), ready(3, 3), [0, 0, 3, 0]),
@@ -84,13 +83,9 @@ fn a_pod_is_healthy_if_it_is_ready_and_not_terminating() {
 
 #[test]
 fn the_condition_states_whether_evictions_are_allowed() {
-    let reported =
-        |budget: &Budget| calculate(budget, &ready(3, 3), at(0)).unwrap().status.allowed_condition.unwrap();
+    let reported = |budget: &Budget| calculate(budget, &ready(3, 3), at(0)).unwrap().status.allowed_condition.unwrap();
     let yes = reported(&max(Amount::Pods(1)));
-    assert_eq!(
-        (&*yes.status, &*yes.reason, &*yes.message, yes.observed_generation),
-        ("True", "SufficientPods", "", 3)
-    );
+    assert_eq!((&*yes.status, &*yes.reason, &*yes.message, yes.observed_generation), ("True", "SufficientPods", "", 3));
     let no = reported(&max(Amount::Pods(0)));
     assert_eq!((&*no.status, &*no.reason), ("False", "InsufficientPods"));
 }
@@ -176,11 +171,7 @@ fn a_budget_that_cannot_be_calculated_allows_nothing_and_states_why() {
     let cases: [(Budget, &[Member], &str); 5] = [
         (unreadable, &[], "spec.selector: matchExpressions of key \"k\": operator \"Near\""),
         (budget(amount), &[], "spec.maxUnavailable: \"many\" is neither a number nor a percentage"),
-        (
-            budget(BudgetLimit::MinAvailable(Amount::Pods(-2))),
-            &[],
-            "spec.minAvailable: it comes to -2 of 0 pods",
-        ),
+        (budget(BudgetLimit::MinAvailable(Amount::Pods(-2))), &[], "spec.minAvailable: it comes to -2 of 0 pods"),
         (
             budget(BudgetLimit::MinAvailable(Amount::Percent(-99))),
             &three,
@@ -209,16 +200,16 @@ fn any_member() -> impl Strategy<Value = Member> {
         (0..3_u8, 0..9_i32).prop_map(|(uid, replicas)| scaled_by(&format!("o{uid}"), replicas)),
         Just(Owner::Unscaled("Job/j".into())),
     ];
-    ("[a-e]", 0..400_i64, any::<bool>(), any::<bool>(), owner).prop_map(
-        |(name, created, ready, terminating, owner)| Member {
+    ("[a-e]", 0..400_i64, any::<bool>(), any::<bool>(), owner).prop_map(|(name, created, ready, terminating, owner)| {
+        Member {
             uid: Uid::new(&format!("{name}{created}")).unwrap(),
             name: name.into(),
             created,
             ready,
             terminating,
             owner,
-        },
-    )
+        }
+    })
 }
 
 fn any_budget() -> impl Strategy<Value = Budget> {

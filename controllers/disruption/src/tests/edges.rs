@@ -11,10 +11,7 @@ fn an_answer_requested_at_the_moment_of_a_change_is_requested_again_at_once() {
         world.apply(Kind::Pods, &pod("p").owned_by("example.com/v1", "Db", "own"), at(pod_came));
         world.set_scale_at("uid-p", Ok(Scale::Replicas(3)), at(2), at(4));
         let again = decide_at(&world, 4).requeue_at.unwrap();
-        assert!(
-            again >= at(next) && again.since(at(next)) < Duration::from_millis(2),
-            "{pod_came}: {again:?}"
-        );
+        assert!(again >= at(next) && again.since(at(next)) < Duration::from_millis(2), "{pod_came}: {again:?}");
     }
 }
 

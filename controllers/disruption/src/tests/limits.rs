@@ -91,10 +91,7 @@ fn bug_pods_of_a_workload_that_a_hanging_watch_did_not_deliver_were_not_counted(
     world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
     assert_eq!(describe(&decide_at(&world, 60)), ["ask Deployment unseen"]);
     world.set_scale("uid-p", Ok(Scale::Replicas(10)), at(60));
-    assert_eq!(
-        describe(&decide_at(&world, 61)),
-        ["at 7: 1 of 10 healthy, 9 wanted, 0 allowed, InsufficientPods"]
-    );
+    assert_eq!(describe(&decide_at(&world, 61)), ["at 7: 1 of 10 healthy, 9 wanted, 0 allowed, InsufficientPods"]);
 }
 
 /// No watch shows when a scale changes: it is read once a minute.

@@ -39,11 +39,7 @@ fn bug_ready_nodes_that_keep_the_taint_not_ready_passed_the_check() {
         let condition =
             json!({ "type": "Ready", "status": ready, "lastTransitionTime": format!("2026-11-21T{since}Z") });
         let one = node("a").set("/status/conditions", json!([condition])).set("/spec/taints", taints.clone());
-        world.apply(
-            Kind::Nodes,
-            &one.set("/metadata/creationTimestamp", json!("2026-11-20T10:00:00Z")),
-            at(0),
-        );
+        world.apply(Kind::Nodes, &one.set("/metadata/creationTimestamp", json!("2026-11-20T10:00:00Z")), at(0));
         let guard = world.read();
         let symptom = with(Mode::Guard, |duties| check_node_lifecycle(&guard.view(), wall(), duties));
         assert_eq!(symptom.as_ref().map(|found| found.0), expected, "{ready} {since} {taints}: {symptom:?}");
@@ -131,14 +127,9 @@ fn pods_overdue_for_eviction_by_taint_are_reported() {
         let machine = node("a").ready("Unknown").set("/spec/taints", json!([taint]));
         world.apply(Kind::Nodes, &machine, at(0));
         let one = pod("p").on("a").set("/spec/tolerations", tolerations.clone());
-        world.apply(
-            Kind::Pods,
-            &one.set("/metadata/creationTimestamp", json!("2026-11-20T10:00:00Z")),
-            at(0),
-        );
+        world.apply(Kind::Pods, &one.set("/metadata/creationTimestamp", json!("2026-11-20T10:00:00Z")), at(0));
         let guard = world.read();
-        let symptom =
-            with(Mode::Replace, |duties| check_taint_eviction(&guard.view(), wall(), duties)).unwrap();
+        let symptom = with(Mode::Replace, |duties| check_taint_eviction(&guard.view(), wall(), duties)).unwrap();
         assert_eq!(symptom.0, health, "{tolerations}: {symptom:?}");
     }
     let world = World::listed();

@@ -10,8 +10,7 @@ const PIECES: &[&str] =
 /// A number and its suffix by apimachinery's grammar; `None`: it is no quantity.
 fn parts(text: &str) -> Option<(&str, &str)> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
-    let end =
-        unsigned.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(unsigned.len());
+    let end = unsigned.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(unsigned.len());
     let number = &unsigned[..end];
     let is_number = number.matches('.').count() <= 1 && number.bytes().any(|byte| byte.is_ascii_digit());
     is_number.then_some((&text[..text.len() - unsigned.len() + end], &unsigned[end..]))

@@ -48,13 +48,7 @@ impl Server {
         connection(&self.env, Arc::new(respond))
     }
 
-    fn respond(
-        &self,
-        method: &str,
-        path: &str,
-        body: &[u8],
-        began: pod_safety_shared::clock::Mono,
-    ) -> (u16, Value) {
+    fn respond(&self, method: &str, path: &str, body: &[u8], began: pod_safety_shared::clock::Mono) -> (u16, Value) {
         let (refused, prefix, code) = self.refuses;
         if method == refused && path.starts_with(prefix) {
             return (code, json!({ "kind": "Status", "code": code, "reason": "Forbidden", "message": "no" }));
@@ -100,8 +94,7 @@ impl Server {
 }
 
 fn condition(request: &mut Value, kind: &str, reason: &str) {
-    request["status"]["conditions"] =
-        json!([{ "type": kind, "status": "True", "reason": reason, "message": "why" }]);
+    request["status"]["conditions"] = json!([{ "type": kind, "status": "True", "reason": reason, "message": "why" }]);
 }
 
 fn observe(request: &mut Value) {
@@ -124,8 +117,7 @@ async fn run_rounds(
     let (connection, env) = (server.connection(), &server.env);
     let (deadline, mut printed) = (env.now() + Duration::from_secs(seconds), Vec::new());
     while env.now() < deadline {
-        printed
-            .extend(requester.run_round(&connection, env, "n", work).await.into_iter().map(|line| line.text));
+        printed.extend(requester.run_round(&connection, env, "n", work).await.into_iter().map(|line| line.text));
         env.sleep(Duration::from_millis(500)).await;
     }
     printed
@@ -159,8 +151,7 @@ async fn without_a_controller_requests_are_withdrawn_and_pods_are_evicted_direct
 #[tokio::test(start_paused = true)]
 async fn with_requests_only_no_pod_is_evicted_directly_and_the_notice_is_printed_once() {
     let (server, mut work) = (Server::with_actions(|_, _| ()), work());
-    let lines =
-        run_rounds(&server, EvictionRequester { requests_only: true, ..REQUESTER }, &mut work, 60).await;
+    let lines = run_rounds(&server, EvictionRequester { requests_only: true, ..REQUESTER }, &mut work, 60).await;
     assert_eq!(lines.len(), 3, "{lines:?}");
     assert!(lines[2].starts_with("no controller answers EvictionRequests: kubectl get"), "{lines:?}");
     assert_eq!((due(&work, &server).len(), work.is_requested()), (0, true));
@@ -201,11 +192,7 @@ async fn attack_the_condition_target_evicted_is_not_evidence() {
         });
         let mut work = work();
         run_rounds(&server, REQUESTER, &mut work, 4).await;
-        assert_eq!(
-            due(&work, &server),
-            ["db-0", "web-0"],
-            "{reason}: each is read, and evicted if it is there"
-        );
+        assert_eq!(due(&work, &server), ["db-0", "web-0"], "{reason}: each is read, and evicted if it is there");
         assert_eq!(work.count().gone, 0, "{reason}");
     }
 }
@@ -364,9 +351,6 @@ fn the_line_names_the_active_responder_with_its_message() {
         work.add_rows(&plan.rows, now);
         work.record_request(&plan.rows[0].pod.uid, &Ok(()), false, now);
         let lines = work.apply_requests(std::slice::from_ref(&request), &[eviction], now);
-        assert_eq!(
-            lines.iter().map(|line| &*line.text).collect::<Vec<_>>(),
-            [format!("pod/ns/web-0 {expected}")]
-        );
+        assert_eq!(lines.iter().map(|line| &*line.text).collect::<Vec<_>>(), [format!("pod/ns/web-0 {expected}")]);
     }
 }

@@ -41,8 +41,7 @@ fn bug_a_pod_whose_daemon_set_does_not_exist_was_reported_as_recreated() {
 #[test]
 fn bug_the_plan_did_not_report_a_pod_that_returns_to_the_node() {
     let everything = json!([{ "operator": "Exists" }]);
-    let cordon =
-        json!([{ "key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule" }]);
+    let cordon = json!([{ "key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule" }]);
     let other = json!([{ "key": "gpu", "operator": "Exists" }]);
     let (here, elsewhere) = (json!({ "disk": "ssd" }), json!({ "disk": "hdd" }));
     let mut fixture = fixture();
@@ -50,9 +49,7 @@ fn bug_the_plan_did_not_report_a_pod_that_returns_to_the_node() {
     fixture.capacities.remove(0);
     let mut pod = |name: &str, tolerates: &Value, selects: &Value| {
         fixture.pod(
-            &replica("a", name)
-                .set("/spec/tolerations", tolerates.clone())
-                .set("/spec/nodeSelector", selects.clone()),
+            &replica("a", name).set("/spec/tolerations", tolerates.clone()).set("/spec/nodeSelector", selects.clone()),
         );
     };
     pod("a-0", &everything, &here);
@@ -95,12 +92,7 @@ fn a_drain_does_not_start_if_no_pod_may_be_evicted_or_a_pod_is_unreadable() {
     without_consent.pod(&pod("a", "naked"));
     for (fixture, must_not_try) in [(unsafe_, false), (unreadable, false), (without_consent, true)] {
         let plan = fixture.plan();
-        assert_eq!(
-            (plan.must_not_start(false), plan.must_not_start(true)),
-            (true, must_not_try),
-            "{:?}",
-            lines(&plan)
-        );
+        assert_eq!((plan.must_not_start(false), plan.must_not_start(true)), (true, must_not_try), "{:?}", lines(&plan));
     }
     assert!(!fixture().plan().must_not_start(false));
 }

@@ -79,8 +79,7 @@ fn running_and_placed_pods_reduce_the_free_resources() {
         let allocatable = json!({ "cpu": "3", "memory": "4Gi", "pods": "3" });
         fixture.node(&node("other").set("/status/allocatable", allocatable));
         let pod_with = |name: &str, requested: &Value| {
-            replica("a", name)
-                .set("/spec/containers", requests(std::slice::from_ref(requested))["containers"].clone())
+            replica("a", name).set("/spec/containers", requests(std::slice::from_ref(requested))["containers"].clone())
         };
         for (number, one) in running.iter().enumerate() {
             fixture.pod(&pod_with(&format!("b-{number}"), one).on("other"));

@@ -23,10 +23,7 @@ fn a_budget_that_allows_fewer_now_than_when_healthy_reports_both() {
     fixture.application("db", 7, &json!({ "maxUnavailable": 2 }), [2, 6, 5, 7, 1]);
     let plan = fixture.plan();
     assert_eq!(steps(&plan), [1, 2, 2, 3, 3, 4, 4].map(Some));
-    assert_eq!(
-        plan.rows[0].message,
-        "pdb pdb-db: 6 healthy - 5 needed = 1 now, 2 at a time with all healthy"
-    );
+    assert_eq!(plan.rows[0].message, "pdb pdb-db: 6 healthy - 5 needed = 1 now, 2 at a time with all healthy");
 }
 
 #[test]

@@ -85,13 +85,7 @@ impl DrainProgress {
     }
 
     /// Records that a request was sent. Returns a line about it.
-    pub fn record_request(
-        &mut self,
-        pod: &Uid,
-        sent: &Result<(), ApiError>,
-        only: bool,
-        now: Mono,
-    ) -> Option<Line> {
+    pub fn record_request(&mut self, pod: &Uid, sent: &Result<(), ApiError>, only: bool, now: Mono) -> Option<Line> {
         let item = self.items.iter_mut().find(|item| item.pod.uid == *pod)?;
         let (tone, message) = match sent {
             Ok(()) => {
@@ -154,9 +148,7 @@ impl DrainProgress {
             item.state = State::Requested(at, observed);
             let of_pod = |one: &&EvictionOfPod| one.spec.target.pod.uid == uid;
             let line = match next_step(request, evictions.iter().filter(of_pod), now.since(at)) {
-                NextStep::Stays(message) => {
-                    message.and_then(|text| item.update_message(Tone::Attention, text))
-                }
+                NextStep::Stays(message) => message.and_then(|text| item.update_message(Tone::Attention, text)),
                 NextStep::Direct(text) => {
                     (item.state, item.by_request) = (State::Pending(now), false);
                     text.and_then(|text| item.update_message(Tone::Attention, text))
@@ -225,8 +217,7 @@ fn next_step<'a>(
         let responder = turn.title();
         match (&*report.message, report.heartbeat_time) {
             ("", None) => {
-                let until =
-                    report.deadline().map(|at| format!(": if it stays silent, the next is asked at {at:.0}"));
+                let until = report.deadline().map(|at| format!(": if it stays silent, the next is asked at {at:.0}"));
                 format!("waits for {responder}, which has not reported{}", until.unwrap_or_default())
             }
             ("", Some(_)) => format!("waits for {responder}"),

@@ -45,12 +45,7 @@ fn due(work: &DrainProgress, seconds: u64) -> Vec<String> {
     work.due(at(seconds)).iter().map(|(_, pod)| pod.name.to_string()).collect()
 }
 
-fn answer(
-    work: &mut DrainProgress,
-    name: &str,
-    answer: &Result<Evicted, NotEvicted>,
-    seconds: u64,
-) -> Option<String> {
+fn answer(work: &mut DrainProgress, name: &str, answer: &Result<Evicted, NotEvicted>, seconds: u64) -> Option<String> {
     let index = work.items.iter().position(|item| &*item.pod.name == name).unwrap();
     work.record_answer(index, answer, at(seconds)).map(|line| line.text)
 }
@@ -77,10 +72,7 @@ fn one_pod_of_a_budget_is_tried_at_a_time() {
 fn a_blocked_eviction_is_retried_with_growing_pauses_and_reported_once() {
     let mut work = work();
     answer(&mut work, "web-0", &ENDS, 0);
-    assert_eq!(
-        answer(&mut work, "db-0", &blocked(None), 0).unwrap(),
-        "pod/ns/db-0 waits: b needs 1 and has 1"
-    );
+    assert_eq!(answer(&mut work, "db-0", &blocked(None), 0).unwrap(), "pod/ns/db-0 waits: b needs 1 and has 1");
     assert_eq!(due(&work, 0), ["db-1"], "what waits stands before no other: db-1 may be not Ready, and go");
     answer(&mut work, "db-1", &ENDS, 0);
     let mut now = 0;
@@ -189,18 +181,14 @@ fn bug_a_stopped_pod_was_reported_to_exist_after_it_was_gone() {
     let present = ["uid-db-0", "uid-db-1"].iter().filter_map(|uid| Uid::new(uid)).collect();
     assert_eq!(texts(work.record_present(&present)), ["pod/ns/web-0 gone"]);
     assert_eq!(work.outcome(), Outcome::Gone);
-    assert_eq!(
-        texts(work.describe_remaining(false))[0],
-        "pod/ns/db-0 existed when it was read last: not tried yet"
-    );
+    assert_eq!(texts(work.describe_remaining(false))[0], "pod/ns/db-0 existed when it was read last: not tried yet");
 }
 
 /// The API server refuses evictions there, and deletes the pod itself.
 #[test]
 fn bug_a_pod_of_a_terminating_namespace_was_stopped() {
     let mut work = work();
-    let terminating =
-        Err(NotEvicted::NamespaceTerminating { why: "namespace ns is being terminated".to_owned() });
+    let terminating = Err(NotEvicted::NamespaceTerminating { why: "namespace ns is being terminated".to_owned() });
     let line = answer(&mut work, "web-0", &terminating, 0).unwrap();
     assert_eq!(line, "pod/ns/web-0 waits: namespace ns is being terminated");
     answer(&mut work, "db-0", &ENDS, 0);

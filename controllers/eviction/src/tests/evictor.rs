@@ -18,10 +18,7 @@ fn refused(reason: &str, count: u32, last: u64, pause: u64) -> String {
 
 /// The evictor's actions, without the request's own status.
 fn acts(pod: Obj, eviction: Obj, second: u64) -> Vec<String> {
-    let all = describe(&decide_at(
-        &world(&[(Kind::Pods, pod), request_object(), (Kind::Evictions, eviction)]),
-        second,
-    ));
+    let all = describe(&decide_at(&world(&[(Kind::Pods, pod), request_object(), (Kind::Evictions, eviction)]), second));
     all.into_iter().filter(|word| !word.starts_with("r at ")).collect()
 }
 
@@ -67,10 +64,7 @@ fn the_evictor_evicts_only_pods_that_it_should() {
 fn the_evictor_reports_that_the_pod_is_gone_before_the_eviction_ends() {
     let gone = world(&[request_object(), (Kind::Evictions, turn())]);
     let said = describe(&decide_at(&gone, 1));
-    assert!(
-        said.iter().any(|word| word.ends_with("says \"the pod does not exist any more\" and is done")),
-        "{said:?}"
-    );
+    assert!(said.iter().any(|word| word.ends_with("says \"the pod does not exist any more\" and is done")), "{said:?}");
     gone.apply(Kind::Evictions, &reports(turn(), 0, "completionTime", &json!(timestamp(1))), at(2));
     let said = describe(&decide_at(&gone, 2));
     assert!(
@@ -124,10 +118,7 @@ fn a_message_of_another_client_counts_no_attempts() {
         assert_eq!(parse_attempts(message), None, "{message}");
     }
     let made = parse_attempts(&refused("BudgetBlocks", 7, 60, 10)).unwrap();
-    assert_eq!(
-        (made.count, made.last, made.retry_after.as_secs(), made.by_budget),
-        (7, START_SECONDS + 60, 10, true)
-    );
+    assert_eq!((made.count, made.last, made.retry_after.as_secs(), made.by_budget), (7, START_SECONDS + 60, 10, true));
 }
 
 /// A budget `ns/b` on these pods that allows this many disruptions.
@@ -162,14 +153,11 @@ fn asks_for(name: &str) -> (Kind, Obj) {
 /// After a budget allows a disruption, an eviction is tried at once, at most every five seconds.
 #[test]
 fn an_eviction_is_tried_at_once_when_a_budget_allows_it_again() {
-    for (reason, allowed, soon) in
-        [("BudgetBlocks", 1, true), ("BudgetBlocks", 0, false), ("WebhookFails", 1, false)]
-    {
+    for (reason, allowed, soon) in [("BudgetBlocks", 1, true), ("BudgetBlocks", 0, false), ("WebhookFails", 1, false)] {
         let said = with_message(&refused(reason, 5, 60, 1), 60);
         let objects = [member("p"), allows(allowed), request_object(), (Kind::Evictions, said)];
-        let evicts = |second| {
-            describe(&decide_at(&world(&objects), second)).iter().any(|word| word.starts_with("evict"))
-        };
+        let evicts =
+            |second| describe(&decide_at(&world(&objects), second)).iter().any(|word| word.starts_with("evict"));
         assert_eq!((evicts(64), evicts(65)), (false, soon), "{reason} {allowed}");
     }
 }

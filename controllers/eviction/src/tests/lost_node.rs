@@ -23,10 +23,7 @@ fn fence(phase: &str) -> Obj {
 fn says(world: &World, second: u64) -> Option<(String, bool)> {
     let said = describe(&decide_at(world, second)).into_iter().find(|word| word.contains("says"))?;
     let (_, message) = said.split_once(" says ")?;
-    Some((
-        message.trim_end_matches(" and is done").trim_matches('"').to_owned(),
-        message.ends_with("and is done"),
-    ))
+    Some((message.trim_end_matches(" and is done").trim_matches('"').to_owned(), message.ends_with("and is done")))
 }
 
 /// A sentence, the world, the second of the decision, the message, and whether the responder is completed then.

@@ -91,8 +91,7 @@ fn merge(list: &mut Value, key: &str, entry: Value) {
 
 impl Cluster {
     fn new() -> Self {
-        let asks =
-            json!([{ "name": APP, "priority": 10_000 }, { "name": "example.com/other", "priority": 5_000 }]);
+        let asks = json!([{ "name": APP, "priority": 10_000 }, { "name": "example.com/other", "priority": 5_000 }]);
         let pod = pod("p").set("/spec/evictionResponders", asks).0;
         let world = world(&[]);
         let (requests, evictions, heard) = Default::default();
@@ -113,8 +112,7 @@ impl Cluster {
     }
 
     fn hear(&mut self, which: [bool; 3]) {
-        let truth =
-            [self.pod.clone().into_iter().collect::<Vec<_>>(), self.requests.clone(), self.evictions.clone()];
+        let truth = [self.pod.clone().into_iter().collect::<Vec<_>>(), self.requests.clone(), self.evictions.clone()];
         let kinds = [Kind::Pods, Kind::EvictionRequests, Kind::Evictions];
         for (number, (objects, kind)) in truth.into_iter().zip(kinds).enumerate() {
             if !which[number] {
@@ -161,9 +159,7 @@ impl Cluster {
 
     fn carry_out(&mut self, update: &EvictionUpdate) -> Result<(), TestCaseError> {
         match &update.change {
-            EvictionChange::Create { number, owners, labels } => {
-                self.create(*number, owners.len(), labels.len())
-            }
+            EvictionChange::Create { number, owners, labels } => self.create(*number, owners.len(), labels.len()),
             EvictionChange::Request { observed, conditions: stand } => {
                 let stand = stand.clone();
                 self.request(update, *observed, stand.as_deref());
@@ -188,8 +184,7 @@ impl Cluster {
             }
             EvictionChange::Collect => {
                 self.evictions.retain(|one| {
-                    text(one, "uid") != update.uid.to_string()
-                        || text(one, "resourceVersion") != update.rv.to_string()
+                    text(one, "uid") != update.uid.to_string() || text(one, "resourceVersion") != update.rv.to_string()
                 });
                 Ok(())
             }
@@ -215,10 +210,8 @@ impl Cluster {
 
     fn request(&mut self, update: &EvictionUpdate, observed: i64, stand: Option<&ConditionChanges>) {
         let (uid, rv, now) = (update.uid.to_string(), update.rv.to_string(), timestamp(self.second));
-        let Some(at) = self
-            .requests
-            .iter()
-            .position(|one| text(one, "uid") == uid && text(one, "resourceVersion") == rv)
+        let Some(at) =
+            self.requests.iter().position(|one| text(one, "uid") == uid && text(one, "resourceVersion") == rv)
         else {
             return;
         };
@@ -251,9 +244,7 @@ impl Cluster {
             EvictionChange::Report(made) => report(&mut written["status"], made.complete, &now, made.floor),
             EvictionChange::Evict { floor, .. } => {
                 prop_assert!(is_active(&written, IMPERATIVE_EVICTOR), "{written}");
-                if let Some(pod) =
-                    self.pod.clone().filter(|pod| pod["metadata"].get("deletionTimestamp").is_none())
-                {
+                if let Some(pod) = self.pod.clone().filter(|pod| pod["metadata"].get("deletionTimestamp").is_none()) {
                     let gone = Obj(pod).terminating().0;
                     self.pod = Some(self.next(gone));
                 }
@@ -337,8 +328,7 @@ impl Cluster {
 
     /// The active responder reports, if the API server accepts it.
     fn reports(&mut self, done: bool) {
-        let Some(at) = self.evictions.iter().position(|one| active(one).is_some_and(|name| name != EVICTOR))
-        else {
+        let Some(at) = self.evictions.iter().position(|one| active(one).is_some_and(|name| name != EVICTOR)) else {
             return;
         };
         let mut written = self.evictions[at].clone();
@@ -376,8 +366,7 @@ fn is_active(eviction: &Value, name: &str) -> bool {
 fn conditions(status: &mut Value, stand: &ConditionChanges, now: &str) {
     for (kind, stated) in [("Failed", &stand.failed), ("TargetEvicted", &stand.evicted)] {
         let word = if stated.is_true { "True" } else { "False" };
-        let mut entry =
-            json!({ "type": kind, "status": word, "reason": stated.reason, "message": stated.message });
+        let mut entry = json!({ "type": kind, "status": word, "reason": stated.reason, "message": stated.message });
         if stated.transition {
             entry["lastTransitionTime"] = json!(now);
         }

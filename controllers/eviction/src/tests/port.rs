@@ -40,8 +40,8 @@ fn refuse(refused: bool, why: &str) -> Result<(), String> {
 pub(super) fn validate(old: &Value, new: &Value, now: i64) -> Result<(), String> {
     for kind in ["TargetEvicted", "Failed"] {
         let Some(before) = condition(old, kind).filter(|one| one["status"] == "True") else { continue };
-        let kept = condition(new, kind)
-            .is_some_and(|one| one["status"] != "False" && one["reason"] == before["reason"]);
+        let kept =
+            condition(new, kind).is_some_and(|one| one["status"] != "False" && one["reason"] == before["reason"]);
         refuse(!kept, "condition status cannot be reverted")?;
     }
     let is_final = is_true(new, "TargetEvicted") || is_true(new, "Failed");
@@ -64,10 +64,7 @@ fn targets(old: &Value, new: &Value, is_final: bool, now: i64) -> Result<(), Str
     let (before, after) = (sorted(old), sorted(new));
     if !before.is_empty() {
         let names = |all: &[&Value]| all.iter().map(|one| name(one).to_owned()).collect::<BTreeSet<_>>();
-        refuse(
-            before.len() != after.len() || names(&before) != names(&after),
-            "must preserve the same keys",
-        )?;
+        refuse(before.len() != after.len() || names(&before) != names(&after), "must preserve the same keys")?;
         for one in &after {
             let known = before.iter().find(|known| name(known) == name(one)).unwrap();
             refuse(known["priority"] != one["priority"], "cannot be modified once set")?;
@@ -77,12 +74,11 @@ fn targets(old: &Value, new: &Value, is_final: bool, now: i64) -> Result<(), Str
     let last_active = before.iter().position(|one| one["state"] == "Active");
     let changed = last_active.is_some_and(|at| after[at]["state"] != "Active");
     let all_done = is_final
-        || before.last().is_some_and(|one| {
-            ["Completed", "Canceled", "Interrupted"].contains(&one["state"].as_str().unwrap())
-        });
+        || before
+            .last()
+            .is_some_and(|one| ["Completed", "Canceled", "Interrupted"].contains(&one["state"].as_str().unwrap()));
     for (at, one) in after.iter().enumerate() {
-        let over = last_active.is_some_and(|last| at < last)
-            || !before.is_empty() && last_active.is_none() && all_done;
+        let over = last_active.is_some_and(|last| at < last) || !before.is_empty() && last_active.is_none() && all_done;
         let expected: &[&str] = if over {
             std::slice::from_ref(&"")
         } else if last_active == Some(at) && (changed || is_final) {
@@ -97,10 +93,9 @@ fn targets(old: &Value, new: &Value, is_final: bool, now: i64) -> Result<(), Str
         let state = one["state"].as_str().unwrap();
         match over {
             true => refuse(before[at]["state"] != one["state"], "final state is immutable")?,
-            false => refuse(
-                !expected.contains(&state),
-                &format!("{} is {state}, must be one of {expected:?}", name(one)),
-            )?,
+            false => {
+                refuse(!expected.contains(&state), &format!("{} is {state}, must be one of {expected:?}", name(one)))?
+            }
         }
         responder(one, new, is_final, now)?;
     }
@@ -122,13 +117,9 @@ fn responder(one: &Value, new: &Value, is_final: bool, now: i64) -> Result<(), S
 
 fn reports(old: &Value, new: &Value, now: i64) -> Result<(), String> {
     let targets = list(new, "targetResponders");
-    refuse(
-        targets.len() != list(new, "responders").len(),
-        "must be the same length as status.targetResponders",
-    )?;
+    refuse(targets.len() != list(new, "responders").len(), "must be the same length as status.targetResponders")?;
     for after in list(new, "responders") {
-        let target =
-            targets.iter().find(|one| name(one) == name(after)).ok_or("must contain the same keys")?;
+        let target = targets.iter().find(|one| name(one) == name(after)).ok_or("must contain the same keys")?;
         let before = list(old, "responders").iter().find(|one| name(one) == name(after));
         let active = target["state"] == "Active";
         refuse(before.is_some_and(|before| before != after) && !active, "field is immutable")?;
@@ -138,19 +129,15 @@ fn reports(old: &Value, new: &Value, now: i64) -> Result<(), String> {
 }
 
 fn report(before: &Value, after: &Value, active: bool, now: i64) -> Result<(), String> {
-    let [start, beat, expected, done] =
-        ["startTime", "heartbeatTime", "expectedCompletionTime", "completionTime"]
-            .map(|field| (time(before, field), time(after, field)));
+    let [start, beat, expected, done] = ["startTime", "heartbeatTime", "expectedCompletionTime", "completionTime"]
+        .map(|field| (time(before, field), time(after, field)));
     let near = |at: i64| (at - now).abs() < SKEW;
     refuse(start.0.is_some() && start.0 != start.1, "startTime cannot be modified once set")?;
     refuse(active && start.1.is_none(), "is required for an active responder")?;
     refuse(start.0 != start.1 && !start.1.is_some_and(near), "startTime must be set to the present time")?;
     refuse(beat.0.is_some() && beat.1.is_none(), "is required once set")?;
     if beat.0 != beat.1 {
-        refuse(
-            beat.1 < start.1 || start.1.is_none() || beat.1 < beat.0 || !beat.1.is_some_and(near),
-            "heartbeatTime",
-        )?;
+        refuse(beat.1 < start.1 || start.1.is_none() || beat.1 < beat.0 || !beat.1.is_some_and(near), "heartbeatTime")?;
     }
     if let Some(at) = expected.1.filter(|_| expected.0 != expected.1) {
         let bad = start.1.is_none_or(|start| at < start) || at < now - SKEW || at > now + LONGEST;

@@ -12,8 +12,7 @@ fn of_eviction(objects: &[(Kind, Obj)], second: u64) -> Vec<String> {
     let all = describe(&decide_at(&world(objects), second));
     let own = all.into_iter().filter(|word| word.starts_with("pod-1-p: "));
     own.map(|word| {
-        word.replace("; example.com/asks asks for Eviction", "")
-            .replace("example.com/asks asks for Eviction; ", "")
+        word.replace("; example.com/asks asks for Eviction", "").replace("example.com/asks asks for Eviction; ", "")
     })
     .collect()
 }
@@ -22,17 +21,12 @@ fn of_eviction(objects: &[(Kind, Obj)], second: u64) -> Vec<String> {
 fn responders_begin_by_their_names_alone_and_the_first_is_active() {
     let asks = json!([{ "name": "b.com/low", "priority": 1_000 }, { "name": APP, "priority": 10_000 }]);
     let bare = eviction("pod-1-p", "p");
-    let objects = [
-        (Kind::Pods, pod("p").set("/spec/evictionResponders", asks)),
-        request_object(),
-        (Kind::Evictions, bare),
-    ];
+    let objects =
+        [(Kind::Pods, pod("p").set("/spec/evictionResponders", asks)), request_object(), (Kind::Evictions, bare)];
     assert_eq!(
         of_eviction(&objects, 1),
-        [
-            "pod-1-p: responders example.com/app 10000, b.com/low 1000, imperative-eviction.k8s.io/evictor 100; \
-          example.com/app Active; example.com/app starts; Failed=False/AwaitingEviction TargetEvicted=False/AwaitingEviction"
-        ]
+        ["pod-1-p: responders example.com/app 10000, b.com/low 1000, imperative-eviction.k8s.io/evictor 100; \
+          example.com/app Active; example.com/app starts; Failed=False/AwaitingEviction TargetEvicted=False/AwaitingEviction"]
     );
 }
 
@@ -44,8 +38,7 @@ fn an_eviction_progresses_and_ends_by_the_rules() {
     let reported = |one: Obj, number| reports(one, number, "completionTime", &done);
     let on = |one: Obj| vec![running_pod(), request_object(), (Kind::Evictions, one)];
     let gone = |one: Obj| vec![request_object(), (Kind::Evictions, one)];
-    let ended =
-        |one: Obj| vec![(Kind::Pods, pod("p").terminated()), request_object(), (Kind::Evictions, one)];
+    let ended = |one: Obj| vec![(Kind::Pods, pod("p").terminated()), request_object(), (Kind::Evictions, one)];
     let alone = |one: Obj| vec![running_pod(), (Kind::Evictions, one)];
     let succeeded = "Failed=False/Succeeded TargetEvicted=True";
     type Case<'a> = (&'a str, Objects, u64, Vec<String>);
@@ -74,8 +67,7 @@ fn a_deadline_expires_by_our_own_clock_too() {
     let world = world(&[running_pod(), request_object()]);
     world.confirm_all(at(1_000));
     world.apply(Kind::Evictions, &three(["Active", "Inactive", "Inactive"]), at(1_000));
-    let interrupted =
-        |second| describe(&decide_at(&world, second)).iter().any(|word| word.contains("Interrupted"));
+    let interrupted = |second| describe(&decide_at(&world, second)).iter().any(|word| word.contains("Interrupted"));
     assert!(!interrupted(2_199) && interrupted(2_200));
 }
 
@@ -90,10 +82,7 @@ fn attack_a_tenant_that_reports_for_responders_before_their_turn_stops_the_chain
         assert_eq!(held(&decide_at(&world(&objects), 61)), ["ResponderPrefilled"], "{field}");
         assert_eq!(of_eviction(&objects, 61), Vec::<String>::new(), "{field}");
         // It can still be withdrawn, and ends with its pod.
-        assert!(
-            of_eviction(&[running_pod(), (Kind::Evictions, forged)], 61)[0]
-                .contains("CanceledDueToNoRequesters")
-        );
+        assert!(of_eviction(&[running_pod(), (Kind::Evictions, forged)], 61)[0].contains("CanceledDueToNoRequesters"));
     }
 }
 
@@ -102,8 +91,7 @@ fn attack_a_tenant_that_reports_for_responders_before_their_turn_stops_the_chain
 fn no_eviction_is_canceled_while_a_request_cannot_be_decoded() {
     let world = world(&[running_pod(), (Kind::Evictions, three(["Active", "Inactive", "Inactive"]))]);
     let raw = json!({ "metadata": { "name": "r", "namespace": "ns", "uid": "uid-r" } }).to_string();
-    let raw =
-        pod_safety_shared::wire::Raw::from_body(pod_safety_shared::wire::Encoding::Json, raw.into()).unwrap();
+    let raw = pod_safety_shared::wire::Raw::from_body(pod_safety_shared::wire::Encoding::Json, raw.into()).unwrap();
     world.apply_wire(Kind::EvictionRequests, &raw, at(1));
     let decision = decide_at(&world, 1);
     assert_eq!(held(&decision), ["RequestsUnreadable"]);
@@ -113,9 +101,8 @@ fn no_eviction_is_canceled_while_a_request_cannot_be_decoded() {
 /// Rule 11: requesters without an open request are withdrawn, and above a hundred they are not named.
 #[test]
 fn a_hundred_requesters_are_named_and_those_with_open_requests_come_first() {
-    let past: Value = (0..100)
-        .map(|number| json!({ "name": format!("past.com/{number:0>3}"), "intent": "Withdrawn" }))
-        .collect();
+    let past: Value =
+        (0..100).map(|number| json!({ "name": format!("past.com/{number:0>3}"), "intent": "Withdrawn" })).collect();
     let one = three(["Active", "Inactive", "Inactive"]).set("/status/requesters", past);
     let all = describe(&decide_at(&world(&[running_pod(), request_object(), (Kind::Evictions, one)]), 1));
     let said: Vec<&String> = all.iter().filter(|word| word.starts_with("pod-1-p: ")).collect();

@@ -23,11 +23,7 @@ fn a_request_gets_an_eviction_or_is_refused() {
     let cases: Vec<Case<'_>> = vec![
         ("it asks for a pod that is there", vec![running_pod(), request_object()], vec![&awaits, create]),
         ("no pod", vec![request_object()], vec!["r at 1: refused"]),
-        (
-            "another pod of the name",
-            vec![(pods, pod("p").uid("uid-q")), request_object()],
-            vec!["r at 1: refused"],
-        ),
+        ("another pod of the name", vec![(pods, pod("p").uid("uid-q")), request_object()], vec!["r at 1: refused"]),
         (
             "a pod of another name",
             vec![running_pod(), (requests, request_object().1.set("/spec/target/pod/name", json!("q")))],
@@ -61,11 +57,8 @@ fn a_request_gets_an_eviction_or_is_refused() {
 fn a_request_with_the_right_status_is_left_alone() {
     let of_it = active_eviction(&[(EVICTOR, 100, "Active")]);
     let request = request_object().1.set("/status", json!({ "observedGeneration": 1, "conditions": [] }));
-    let request = request.verdict("Failed", "False", "AwaitingEviction").verdict(
-        "TargetEvicted",
-        "False",
-        "AwaitingEviction",
-    );
+    let request =
+        request.verdict("Failed", "False", "AwaitingEviction").verdict("TargetEvicted", "False", "AwaitingEviction");
     let unsaid = |object: Obj| {
         object.modify(|object| {
             for condition in object["status"]["conditions"].as_array_mut().unwrap() {
@@ -73,11 +66,8 @@ fn a_request_with_the_right_status_is_left_alone() {
             }
         })
     };
-    let world = world(&[
-        running_pod(),
-        (Kind::EvictionRequests, unsaid(request.clone())),
-        (Kind::Evictions, unsaid(of_it)),
-    ]);
+    let world =
+        world(&[running_pod(), (Kind::EvictionRequests, unsaid(request.clone())), (Kind::Evictions, unsaid(of_it))]);
     assert_eq!(describe(&decide_at(&world, 1)), ["evict, attempt 1"]);
     let changed = unsaid(request).set("/metadata/generation", json!(2));
     world.apply(Kind::EvictionRequests, &changed, at(2));
@@ -125,8 +115,7 @@ fn an_unreadable_or_stale_object_is_not_absent() {
     assert_eq!((held(&decision), describe(&decision).len()), (vec!["Stale"], 0));
     let broken = world(&[request_object()]);
     let raw = json!({ "metadata": { "name": "p", "namespace": "ns", "uid": "uid-p" } }).to_string();
-    let raw =
-        pod_safety_shared::wire::Raw::from_body(pod_safety_shared::wire::Encoding::Json, raw.into()).unwrap();
+    let raw = pod_safety_shared::wire::Raw::from_body(pod_safety_shared::wire::Encoding::Json, raw.into()).unwrap();
     broken.apply_wire(Kind::Pods, &raw, at(1));
     let decision = decide_at(&broken, 1);
     assert_eq!((held(&decision), describe(&decision).len()), (vec!["PodUnreadable"], 0));
@@ -134,13 +123,11 @@ fn an_unreadable_or_stale_object_is_not_absent() {
 
 #[test]
 fn the_oldest_eviction_stays_active_and_the_others_are_duplicates() {
-    let older =
-        active_eviction(&[(EVICTOR, 100, "Active")]).set("/metadata/creationTimestamp", json!(timestamp(1)));
+    let older = active_eviction(&[(EVICTOR, 100, "Active")]).set("/metadata/creationTimestamp", json!(timestamp(1)));
     let younger = eviction("other", "p")
         .responders(&[(EVICTOR, 100, "Active")])
         .set("/metadata/creationTimestamp", json!(timestamp(2)));
-    let world =
-        world(&[running_pod(), request_object(), (Kind::Evictions, older), (Kind::Evictions, younger)]);
+    let world = world(&[running_pod(), request_object(), (Kind::Evictions, older), (Kind::Evictions, younger)]);
     let said = describe(&decide_at(&world, 3));
     let expected = "other: imperative-eviction.k8s.io/evictor Canceled; Failed=True/EvictionInvalid (Active Eviction already exists for the same target.) TargetEvicted=False/EvictionFailed; if Duplicate { of: \"pod-1-p\", uid: uid-pod-1-p }";
     assert!(said.iter().any(|word| word == expected), "{said:#?}");
@@ -171,10 +158,7 @@ fn the_newest_three_failed_evictions_of_ours_are_kept() {
         failed(5, true),
     ];
     let said = describe(&decide_at(&world(&all), 9));
-    assert_eq!(
-        said.iter().filter(|word| word.starts_with("collect")).collect::<Vec<_>>(),
-        ["collect pod-1-p"]
-    );
+    assert_eq!(said.iter().filter(|word| word.starts_with("collect")).collect::<Vec<_>>(), ["collect pod-1-p"]);
 }
 
 #[test]
@@ -190,8 +174,7 @@ fn labels_and_owners_follow_requests_and_responders() {
     // The status names the requesters before the labels do.
     assert!(
         said.iter()
-            .any(|word| word
-                == "pod-1-p: example.com/app asks for Eviction; example.com/asks asks for Eviction"),
+            .any(|word| word == "pod-1-p: example.com/app asks for Eviction; example.com/asks asks for Eviction"),
         "{said:#?}"
     );
     let known = active_eviction(&[(APP, 10_000, "Active"), (EVICTOR, 100, "Inactive")]).set(
@@ -200,10 +183,7 @@ fn labels_and_owners_follow_requests_and_responders() {
     );
     world.apply(Kind::Evictions, &known, at(1));
     let said = describe(&decide_at(&world, 2));
-    assert!(
-        said.iter().any(|word| word == "mark pod-1-p: s example.com/app=requester-responder"),
-        "{said:#?}"
-    );
+    assert!(said.iter().any(|word| word == "mark pod-1-p: s example.com/app=requester-responder"), "{said:#?}");
     world.remove(Kind::EvictionRequests, "uid-r", at(3));
     let said = describe(&decide_at(&world, 3));
     assert!(said.iter().any(|word| word.ends_with("example.com/asks asks for Withdrawn")), "{said:#?}");

@@ -6,9 +6,8 @@ use super::*;
 /// A few of `TestValidateEvictionStatusUpdate`; the model check exercises all of them.
 #[test]
 fn the_port_refuses_what_the_api_server_refuses() {
-    let of = |states: [&str; 2]| {
-        active_eviction(&[(APP, 10_000, states[0]), (EVICTOR, 100, states[1])]).0["status"].clone()
-    };
+    let of =
+        |states: [&str; 2]| active_eviction(&[(APP, 10_000, states[0]), (EVICTOR, 100, states[1])]).0["status"].clone();
     let begun = of(["Active", "Inactive"]);
     let done = |mut status: Value| {
         status["responders"][0]["completionTime"] = json!(timestamp(60));

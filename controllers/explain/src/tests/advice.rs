@@ -78,13 +78,8 @@ impl Fixture {
             BudgetLimit::MinAvailable(amount) => json!({ "minAvailable": of(amount) }),
             BudgetLimit::Unset | BudgetLimit::Unreadable(..) => json!({}),
         };
-        let numbers = [
-            2,
-            status.current_healthy,
-            status.desired_healthy,
-            status.expected_pods,
-            status.disruptions_allowed,
-        ];
+        let numbers =
+            [2, status.current_healthy, status.desired_healthy, status.expected_pods, status.disruptions_allowed];
         world.apply(Kind::Budgets, &budget("b", "db", &spec, numbers.map(i64::from)), at(0));
         world.confirm_all(at(60));
         world
@@ -95,8 +90,7 @@ impl Fixture {
         let mut well = self.clone();
         well.pods.iter_mut().for_each(|pod| pod.ready = true);
         let live = well.pods.iter().filter(|pod| !pod.terminated).count();
-        let is_scaled =
-            matches!(self.controller, Controller::StatefulSet | Controller::Fleet | Controller::Pairs);
+        let is_scaled = matches!(self.controller, Controller::StatefulSet | Controller::Fleet | Controller::Pairs);
         let expected_pods = if is_scaled { usize::try_from(self.replicas).unwrap() } else { 0 };
         let more = Drawn { selected: true, ready: true, terminated: false };
         well.pods.extend(std::iter::repeat_n(more, expected_pods.saturating_sub(live)));
@@ -106,12 +100,7 @@ impl Fixture {
     fn decide(&self, status: &BudgetStatus) -> Decision {
         let world = self.world(status);
         let guard = world.read();
-        decide(
-            &Key::Budget(uid("uid-b")),
-            &guard.view(),
-            at(60),
-            &Config { stale_pod_timeout: DELETION_TIMEOUT },
-        )
+        decide(&Key::Budget(uid("uid-b")), &guard.view(), at(60), &Config { stale_pod_timeout: DELETION_TIMEOUT })
     }
 
     /// The status that the controller writes.
@@ -127,10 +116,7 @@ impl Fixture {
 }
 
 fn amounts() -> impl Strategy<Value = Amount> {
-    prop_oneof![
-        (0..5).prop_map(Amount::Pods),
-        prop::sample::select(vec![0, 30, 50, 67, 100]).prop_map(Amount::Percent)
-    ]
+    prop_oneof![(0..5).prop_map(Amount::Pods), prop::sample::select(vec![0, 30, 50, 67, 100]).prop_map(Amount::Percent)]
 }
 
 fn fixtures() -> impl Strategy<Value = Fixture> {
@@ -141,25 +127,19 @@ fn fixtures() -> impl Strategy<Value = Fixture> {
         Controller::Unscaled,
         Controller::Nobody,
     ]);
-    let limit = prop_oneof![
-        amounts().prop_map(BudgetLimit::MinAvailable),
-        amounts().prop_map(BudgetLimit::MaxUnavailable)
-    ];
+    let limit =
+        prop_oneof![amounts().prop_map(BudgetLimit::MinAvailable), amounts().prop_map(BudgetLimit::MaxUnavailable)];
     let drawn = (prop::bool::weighted(0.7), prop::bool::weighted(0.7), prop::bool::weighted(0.15))
         .prop_map(|(selected, ready, terminated)| Drawn { selected, ready, terminated });
-    (behind, 0..5, prop::collection::vec(drawn, 1..6), limit).prop_map(
-        |(behind, replicas, mut pods, limit)| {
-            pods[0].selected = true;
-            // A controller that counts pods has no more pods than replicas.
-            match behind {
-                Controller::StatefulSet | Controller::Fleet => {
-                    pods.truncate(usize::try_from(replicas).unwrap().max(1))
-                }
-                Controller::Pairs | Controller::Unscaled | Controller::Nobody => {}
-            }
-            Fixture { controller: behind, replicas, pods, limit }
-        },
-    )
+    (behind, 0..5, prop::collection::vec(drawn, 1..6), limit).prop_map(|(behind, replicas, mut pods, limit)| {
+        pods[0].selected = true;
+        // A controller that counts pods has no more pods than replicas.
+        match behind {
+            Controller::StatefulSet | Controller::Fleet => pods.truncate(usize::try_from(replicas).unwrap().max(1)),
+            Controller::Pairs | Controller::Unscaled | Controller::Nobody => {}
+        }
+        Fixture { controller: behind, replicas, pods, limit }
+    })
 }
 
 proptest! {

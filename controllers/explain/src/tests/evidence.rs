@@ -2,9 +2,7 @@
 
 use pod_safety_shared::authority::VerifyError;
 use pod_safety_shared::testing::objects::BOOT;
-use pod_safety_shared::testing::objects::{
-    self, Obj, START_SECONDS, evidence, lease, named, node, timestamp, uid,
-};
+use pod_safety_shared::testing::objects::{self, Obj, START_SECONDS, evidence, lease, named, node, timestamp, uid};
 
 use super::*;
 
@@ -172,8 +170,7 @@ fn bug_old_evidence_hid_a_newer_confirmation_and_the_current_incident() {
     // The node came back, in the same boot, and was lost again.
     world.apply(Kind::NodeLeases, &lease("n", 20).rv(4), at(20));
     let incarnation = json!({ "name": "n", "uid": "uid-n", "bootID": BOOT });
-    let incident =
-        json!({ "node": incarnation, "policy": "p", "trigger": { "kind": "Detected", "reason": "silent" } });
+    let incident = json!({ "node": incarnation, "policy": "p", "trigger": { "kind": "Detected", "reason": "silent" } });
     let incident = named("n-2").set("/spec", incident).set("/status", json!({ "phase": "Fencing" }));
     world.apply(Kind::NodeFences, &incident, at(90));
     let answer = explained(&world, 100, &[]);
@@ -214,8 +211,7 @@ fn bug_explain_did_not_report_a_refused_force_delete() {
     world.apply(Kind::FenceEvidences, &by_device("e", 60), at(60));
     let before = explained(&world, 100, &[]);
     assert_eq!((verdict_of(&before), offers_confirmation(&before)), ((Verdict::Released, "Proved"), false));
-    let answer =
-        explained(&world, 100, &[refused("PowerStateUnconfirmed: an older one", 70), refused(MAY_BE_ON, 90)]);
+    let answer = explained(&world, 100, &[refused("PowerStateUnconfirmed: an older one", 70), refused(MAY_BE_ON, 90)]);
     assert_eq!((verdict_of(&answer), offers_confirmation(&answer)), ((Verdict::Blocked, "Refused"), true));
     let message = "The evidence e says that node n is off, but the force delete was refused 10s ago: PowerStateUnconfirmed: the machine may be \
         on again: fence/bmc: no answer. It is tried again.";
@@ -223,8 +219,7 @@ fn bug_explain_did_not_report_a_refused_force_delete() {
     let own_actor = answer.actors.iter().find(|actor| actor.who == "pod-safety").unwrap();
     assert_eq!(own_actor.may, "yes, with proof, and never without");
     // A pod of the same name was refused before this one was created.
-    let replacement =
-        doomed().on("n").terminating().set("/metadata/creationTimestamp", json!(timestamp(95))).rv(30);
+    let replacement = doomed().on("n").terminating().set("/metadata/creationTimestamp", json!(timestamp(95))).rv(30);
     world.apply(Kind::Pods, &replacement, at(95));
     assert_eq!(verdict_of(&explained(&world, 100, &[refused(MAY_BE_ON, 90)])).1, "Proved");
 }
@@ -236,10 +231,7 @@ fn a_confirmation_that_is_newer_than_the_refusal_releases_the_pod() {
     world.apply(Kind::FenceEvidences, &by_device("e", 60), at(60));
     world.apply(Kind::FenceEvidences, &by_person("w", 95), at(95));
     let released = explained(&world, 100, &[refused(MAY_BE_ON, 90)]);
-    assert_eq!(
-        (verdict_of(&released), offers_confirmation(&released)),
-        ((Verdict::Released, "Proved"), false)
-    );
+    assert_eq!((verdict_of(&released), offers_confirmation(&released)), ((Verdict::Released, "Proved"), false));
     let held = explained(&world, 100, &[refused("ReadFailed: a live read failed: timeout", 99)]);
     assert_eq!(verdict_of(&held), (Verdict::Blocked, "Refused"));
     let held = explained(&world, 100, &[refused(MAY_BE_ON, 99)]);

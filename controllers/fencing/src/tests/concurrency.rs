@@ -13,15 +13,10 @@ fn held_in_fencing(hold: fn(&mut Fixture)) -> Fixture {
         devices: vec![],
         within_seconds: 60,
         outcome: Some("no answer".to_owned()),
-        verified: Some(Verified {
-            power: Power::Unknown,
-            message: "no answer".to_owned(),
-            ..Verified::default()
-        }),
+        verified: Some(Verified { power: Power::Unknown, message: "no answer".to_owned(), ..Verified::default() }),
         ..Attempt::default()
     };
-    let status =
-        NodeFenceStatus { phase: Phase::Fencing, attempts: vec![failed], ..NodeFenceStatus::default() };
+    let status = NodeFenceStatus { phase: Phase::Fencing, attempts: vec![failed], ..NodeFenceStatus::default() };
     fixture.fence("m", Trigger::Detected, status);
     hold(&mut fixture);
     fixture.lose_node("n");

@@ -21,10 +21,7 @@ fn a_node_is_lost_exactly_when_it_has_not_reported_for_the_policys_time() {
         spec.trigger.reason, "its kubelet has not reported for 60 s (unhealthy.silentSeconds: 60)",
         "with its numbers"
     );
-    assert!(
-        fixture.describe("m").is_empty() && fixture.decide("m").requeue_at.is_none(),
-        "the others are well"
-    );
+    assert!(fixture.describe("m").is_empty() && fixture.decide("m").requeue_at.is_none(), "the others are well");
 }
 
 #[test]
@@ -72,8 +69,7 @@ fn the_field_when_decides_whether_a_lost_node_is_fenced() {
         (When::Needed, Some(finalized), "?FenceNotNeeded", "a pod that waits for finalizers has terminated"),
         (When::Needed, Some(Fixture::terminating), "open by p", "a StatefulSet waits"),
     ] {
-        let mut fixture =
-            Fixture::lost_with(|fixture| change.into_iter().for_each(|change| pods(fixture, change)));
+        let mut fixture = Fixture::lost_with(|fixture| change.into_iter().for_each(|change| pods(fixture, change)));
         fixture.policy(|policy| policy.when = when);
         assert_eq!(fixture.describe("n").join(" "), expected, "{when:?}: {says}");
     }

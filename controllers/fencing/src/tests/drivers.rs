@@ -56,9 +56,7 @@ fn by(driver: &str) -> impl Fn(&mut Value) + use<'_> {
                 device["spec"]["external"] = json!({ "templateRef": template });
             }
             "WatchdogLease" => device["spec"]["watchdogLease"] = json!({}),
-            "NetworkFence" => {
-                device["spec"]["networkFence"] = json!({ "className": "rbd", "namespace": "rook-ceph" })
-            }
+            "NetworkFence" => device["spec"]["networkFence"] = json!({ "className": "rbd", "namespace": "rook-ceph" }),
             _ => {}
         }
     }
@@ -72,11 +70,7 @@ fn an_external_device_is_not_used_where_verified_evidence_is_required() {
     assert_eq!(fixture.describe("n"), ["off 1 by far"]);
     fixture.policy(|policy| policy.minimum_evidence = Grade::Verified);
     assert_eq!(fixture.describe("n"), ["write Pending", "?NoDevices"]);
-    assert!(
-        fixture.hold_message("n").contains("minimumEvidence is Verified"),
-        "{}",
-        fixture.hold_message("n")
-    );
+    assert!(fixture.hold_message("n").contains("minimumEvidence is Verified"), "{}", fixture.hold_message("n"));
     fixture.policy(|policy| policy.levels = vec![level("far", 1), level("bmc", 1)]);
     assert_eq!(fixture.act("n"), ["off 1 by bmc"], "the next level can");
 }
@@ -144,10 +138,7 @@ fn without_a_level_that_ends_processes_the_message_states_what_frees_the_pods() 
     assert_eq!(fixture.act("n"), ["prove-storage"]);
     assert_eq!(fixture.act("n"), ["write AwaitingOperator"]);
     let message = fixture.only().1.message;
-    assert!(
-        message.contains("its processes may still run") && message.contains("confirm-down n"),
-        "{message}"
-    );
+    assert!(message.contains("its processes may still run") && message.contains("confirm-down n"), "{message}");
     fixture.evidence("n", "word", FenceEvidenceKind::OperatorConfirmed);
     assert_eq!(fixture.act("n"), ["write Fenced"], "a confirmation releases them");
 }
@@ -159,22 +150,14 @@ fn storage_fencing_is_lifted_when_no_pod_uses_a_volume_given_to_another_node() {
     let mut fixture = of_storage(&["bmc"]);
     assert_eq!(fixture.act("n"), ["prove-storage"]);
     fixture.edit(|spec, _| spec.cancelled = true);
-    assert_eq!(
-        fixture.describe("n"),
-        ["?AwaitingNodeReady"],
-        "it does not report: its processes would write"
-    );
+    assert_eq!(fixture.describe("n"), ["?AwaitingNodeReady"], "it does not report: its processes would write");
     fixture.pod("db-0", "n", Fixture::terminating);
     let boot = fixture.incarnation("n").boot_id;
     fixture.reboot("n", &boot);
     assert_eq!(fixture.describe("n"), ["?WaitsForPods"]);
     fixture.delete(Kind::Pods, "db-0");
     fixture.volume_of_another("db-1");
-    assert_eq!(
-        fixture.describe("n"),
-        ["?WaitsForPods"],
-        "it is not deleted, and another node holds its volume"
-    );
+    assert_eq!(fixture.describe("n"), ["?WaitsForPods"], "it is not deleted, and another node holds its volume");
     fixture.delete(Kind::Pods, "db-1");
     assert_eq!(fixture.act("n"), ["write Cancelled"]);
 }
@@ -217,8 +200,7 @@ fn a_deleted_machine_is_not_switched_on_and_its_incident_ends_with_its_node() {
             let verified = Verified { power: Power::Off, ..Verified::default() };
             let devices = level("machine", 1).devices;
             let verified = Some(verified);
-            status.attempts =
-                vec![Attempt { id: 1, act: DesiredPower::Off, devices, verified, ..Attempt::default() }];
+            status.attempts = vec![Attempt { id: 1, act: DesiredPower::Off, devices, verified, ..Attempt::default() }];
         });
         fixture.device("machine", by(driver));
         fixture.policy(|policy| {
@@ -229,18 +211,14 @@ fn a_deleted_machine_is_not_switched_on_and_its_incident_ends_with_its_node() {
         fixture
     };
     // The driver of an instance could switch it on, but there is no instance any more.
-    for (driver, kind) in
-        [("Machine", FenceEvidenceKind::Decommissioned), ("Redfish", FenceEvidenceKind::InstanceGone)]
+    for (driver, kind) in [("Machine", FenceEvidenceKind::Decommissioned), ("Redfish", FenceEvidenceKind::InstanceGone)]
     {
         assert_eq!(fenced(driver, kind).describe("n"), ["?MachinePoweredOff"], "{kind:?}");
         let mut gone = fenced(driver, kind);
         gone.delete(Kind::Nodes, "n");
         assert_eq!(gone.act("n"), ["write Done"], "{kind:?}");
     }
-    assert_eq!(
-        fenced("WatchdogLease", FenceEvidenceKind::WatchdogLease).describe("n"),
-        ["?AwaitingNodeReady"]
-    );
+    assert_eq!(fenced("WatchdogLease", FenceEvidenceKind::WatchdogLease).describe("n"), ["?AwaitingNodeReady"]);
     let on = fenced("Redfish", FenceEvidenceKind::InstanceStopped).act("n");
     assert!(on.len() == 1 && on[0].starts_with("on "), "{on:?}");
 }

@@ -37,8 +37,7 @@ fn evidence_about_a_deleted_node_must_match_its_incarnation_and_its_policy() {
         (
             "invalid",
             |proof| {
-                proof["status"] =
-                    json!({ "invalidated": { "at": "2026-01-01T00:00:00Z", "reason": "wrong" } });
+                proof["status"] = json!({ "invalidated": { "at": "2026-01-01T00:00:00Z", "reason": "wrong" } });
             },
             Grade::Asserted,
             false,
@@ -118,14 +117,8 @@ fn a_lease_renewal_is_a_sign_of_life_only_after_the_evidence() {
     fixture.advance(1);
     fixture.heartbeat("n");
     assert!(doubted(&fixture), "a later one is");
-    assert!(
-        doubted(&fenced(Some("2025-12-31T23:59:59Z".to_owned()))),
-        "it was renewed since by its own clock"
-    );
-    assert!(
-        !doubted(&fenced(Some("2026-01-01T01:00:00Z".to_owned()))),
-        "the evidence knows of a later stamp"
-    );
+    assert!(doubted(&fenced(Some("2025-12-31T23:59:59Z".to_owned()))), "it was renewed since by its own clock");
+    assert!(!doubted(&fenced(Some("2026-01-01T01:00:00Z".to_owned()))), "the evidence knows of a later stamp");
     let mut fixture = fenced(None);
     assert!(!doubted(&fixture), "an earlier report is no sign");
     fixture.heartbeat("n");
@@ -213,11 +206,7 @@ fn power_on_attempts_do_not_count_as_power_off_attempts() {
     let renewed = fixture.renewed("n");
     evidence(&fixture, |proof| proof["spec"]["leaseRenewed"] = json!(renewed));
     fixture.advance(10);
-    assert_eq!(
-        fixture.describe("n"),
-        ["on 3 by bmc"],
-        "a check of a power-off does not count for a power-on"
-    );
+    assert_eq!(fixture.describe("n"), ["on 3 by bmc"], "a check of a power-off does not count for a power-on");
 }
 
 /// The devices that switch on a machine that another source switched off.
@@ -236,11 +225,7 @@ fn a_machine_switched_off_by_a_person_is_switched_on_by_the_first_capable_level(
             vec![Box::new(|fixture: &mut Fixture| fixture.delete(Kind::FenceDevices, "first"))],
             "on 1 by second",
         ),
-        (
-            "neither can",
-            vec![Box::new(driver("first", "Manual")), Box::new(driver("second", "Manual"))],
-            "?NoDevices",
-        ),
+        ("neither can", vec![Box::new(driver("first", "Manual")), Box::new(driver("second", "Manual"))], "?NoDevices"),
     ];
     for (says, changes, expected) in rows {
         let mut fixture = Fixture::at(Phase::Fenced, |status| {
@@ -265,10 +250,8 @@ fn a_machine_switched_off_by_a_person_is_switched_on_by_the_first_capable_level(
 fn storage_fencing_is_lifted_when_no_pod_uses_a_volume_of_another_node() {
     let fenced = || {
         let mut fixture = Fixture::at(Phase::Fencing, |status| {
-            let sample =
-                Sample { driver: Some(DeviceDriver::NetworkFence), power: Power::Off, ..Sample::default() };
-            let verified =
-                Verified { power: Power::Off, samples: vec![sample.clone(), sample], ..Verified::default() };
+            let sample = Sample { driver: Some(DeviceDriver::NetworkFence), power: Power::Off, ..Sample::default() };
+            let verified = Verified { power: Power::Off, samples: vec![sample.clone(), sample], ..Verified::default() };
             status.attempts = vec![Attempt {
                 id: 1,
                 act: DesiredPower::Off,
@@ -291,8 +274,7 @@ fn storage_fencing_is_lifted_when_no_pod_uses_a_volume_of_another_node() {
             |fixture| {
                 fixture.volume_of_another("db-1");
                 fixture.pod("db-1", "n", |pod| {
-                    pod["spec"]["volumes"] =
-                        json!([{ "name": "data", "persistentVolumeClaim": { "claimName": "c" } }]);
+                    pod["spec"]["volumes"] = json!([{ "name": "data", "persistentVolumeClaim": { "claimName": "c" } }]);
                     pod["status"] = json!({ "phase": "Succeeded" });
                 });
             },
@@ -363,9 +345,7 @@ fn of_two_incidents_of_one_incarnation_the_one_without_the_derived_name_is_the_d
         let object = json!({ "metadata": { "name": other, "uid": "uid-other", "resourceVersion": "7" }, "spec": spec, "status": status });
         fixture.world.apply(Kind::NodeFences, &object, fixture.mono());
         let decision = fixture.decide("n");
-        let Hold::DuplicateFence { fence, first: counts, .. } = &decision.holds[0].1 else {
-            panic!("{decision:?}")
-        };
+        let Hold::DuplicateFence { fence, first: counts, .. } = &decision.holds[0].1 else { panic!("{decision:?}") };
         assert_eq!((&**fence, &**counts), (other, &*first));
         let target = step(&decision).unwrap().target().unwrap();
         assert_eq!(*target.fence.name, *first, "and nothing is begun for the duplicate");
@@ -375,19 +355,15 @@ fn of_two_incidents_of_one_incarnation_the_one_without_the_derived_name_is_the_d
 /// Neither a gate of another name nor an open gate of this name makes a sign of life recorded.
 #[test]
 fn a_sign_of_life_is_recorded_only_by_a_closed_gate_of_that_name() {
-    let gate = |name: &str, holds| pod_safety_shared::api::Gate {
-        name: name.to_owned(),
-        holds,
-        message: String::new(),
-    };
+    let gate =
+        |name: &str, holds| pod_safety_shared::api::Gate { name: name.to_owned(), holds, message: String::new() };
     for (kept, word) in [
         (gate("SignOfLife", true), "contradict"),
         (gate("SignOfLife", false), "write Fenced"),
         (gate("Paused", true), "write Fenced"),
     ] {
         let mut fixture = Fixture::at(Phase::Fenced, |status| {
-            (status.evidence, status.tainted, status.gates) =
-                (Some("e".to_owned()), true, vec![kept.clone()]);
+            (status.evidence, status.tainted, status.gates) = (Some("e".to_owned()), true, vec![kept.clone()]);
         });
         let renewed = fixture.renewed("n");
         evidence(&fixture, |proof| proof["spec"]["leaseRenewed"] = json!(renewed));

@@ -140,11 +140,7 @@ fn a_cooldown_follows_an_attempt_of_another_incident_that_has_left_pending() {
     ] {
         let mut fixture = pending();
         fixture.policy(|policy| policy.brakes.cooldown_seconds = 60);
-        fixture.fence(
-            "m",
-            Trigger::Person,
-            NodeFenceStatus { phase, attempts, ..NodeFenceStatus::default() },
-        );
+        fixture.fence("m", Trigger::Person, NodeFenceStatus { phase, attempts, ..NodeFenceStatus::default() });
         assert_eq!(closed(&fixture, "n").contains(&"?Cooldown".to_owned()), holds, "{says}");
         fixture.advance(59);
         assert_eq!(closed(&fixture, "n").contains(&"?Cooldown".to_owned()), holds, "{says}");
@@ -178,8 +174,7 @@ fn an_unreadable_policy_or_incident_holds_every_incident() {
             Kind::NodeFences => json!(fixture.only().0),
             _ => json!(fixture.policy),
         };
-        let odd =
-            json!({ "metadata": { "name": "odd", "uid": "uid-odd", "resourceVersion": "x" }, "spec": spec });
+        let odd = json!({ "metadata": { "name": "odd", "uid": "uid-odd", "resourceVersion": "x" }, "spec": spec });
         fixture.world.apply(kind, &odd, fixture.mono());
         assert_eq!(closed(&fixture, "n"), ["?FencingUnreadable"], "{kind:?}");
     }
@@ -234,13 +229,7 @@ fn an_etcd_member_is_a_running_pod_in_kube_system_with_both_labels_and_counts_if
         ("one of kubeadm's", "kube-system", both(), false, true),
         ("of another namespace", "default", both(), false, false),
         ("without a tier", "kube-system", json!({ "component": "etcd" }), false, false),
-        (
-            "of another component",
-            "kube-system",
-            json!({ "component": "x", "tier": "control-plane" }),
-            false,
-            false,
-        ),
+        ("of another component", "kube-system", json!({ "component": "x", "tier": "control-plane" }), false, false),
         ("one that has ended", "kube-system", both(), true, false),
     ] {
         let mut fixture = pending();

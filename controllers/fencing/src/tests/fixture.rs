@@ -52,8 +52,7 @@ impl Fixture {
         .unwrap();
         let (nodes, fences, proofs, alive, remediations, renewed) = Default::default();
         let (world, config) = (World::listed(), config());
-        let mut fixture =
-            Self { world, config, now: 0, nodes, policy, fences, proofs, alive, remediations, renewed };
+        let mut fixture = Self { world, config, now: 0, nodes, policy, fences, proofs, alive, remediations, renewed };
         fixture.policy(|_| ());
         fixture.device("bmc", |_| ());
         for name in names {
@@ -109,8 +108,7 @@ impl Fixture {
     pub(super) fn set_ready(&mut self, name: &str, ready: &str) {
         let now = timestamp(self.now);
         self.change(name, |node| {
-            node["status"]["conditions"] =
-                json!([{ "type": "Ready", "status": ready, "lastHeartbeatTime": now }]);
+            node["status"]["conditions"] = json!([{ "type": "Ready", "status": ready, "lastHeartbeatTime": now }]);
         });
     }
 
@@ -205,10 +203,7 @@ impl Fixture {
         let device = own(name)
             .in_namespace("fencing")
             .set("/spec", json!({ "driver": "Redfish", "monitorSeconds": 300 }))
-            .set(
-                "/status",
-                json!({ "observedGeneration": 1, "conditions": [], "targets": [{ "node": "n" }] }),
-            );
+            .set("/status", json!({ "observedGeneration": 1, "conditions": [], "targets": [{ "node": "n" }] }));
         self.world.put(Kind::FenceDevices, device.modify(change), self.mono());
     }
 
@@ -277,31 +272,18 @@ impl Fixture {
 
     pub(super) fn fence_for(&mut self, node: &str, trigger: FenceTrigger, status: NodeFenceStatus) {
         let node = self.incarnation(node);
-        let spec = NodeFenceSpec {
-            node,
-            policy: "p".to_owned(),
-            trigger,
-            dry_run: false,
-            cancelled: false,
-            keep_off: false,
-        };
+        let spec =
+            NodeFenceSpec { node, policy: "p".to_owned(), trigger, dry_run: false, cancelled: false, keep_off: false };
         self.put_fence(spec, status);
     }
 
     /// A dry run that a person requested, and did not delete.
     pub(super) fn dry_run_incident(&mut self, node: &str) -> String {
-        let trigger =
-            FenceTrigger { kind: Trigger::Person, reason: "a drill".to_owned(), by: None, condition: None };
+        let trigger = FenceTrigger { kind: Trigger::Person, reason: "a drill".to_owned(), by: None, condition: None };
         let node = self.incarnation(node);
         let name = dry_run_name(&node);
-        let spec = NodeFenceSpec {
-            node,
-            policy: "p".to_owned(),
-            trigger,
-            dry_run: true,
-            cancelled: false,
-            keep_off: false,
-        };
+        let spec =
+            NodeFenceSpec { node, policy: "p".to_owned(), trigger, dry_run: true, cancelled: false, keep_off: false };
         self.with_spec(Kind::NodeFences, &name, &spec);
         name
     }
@@ -334,8 +316,7 @@ impl Fixture {
         let (spec, _) = self.only();
         let lease_renewed = Some(self.renewed(&spec.node.name));
         let message = if power == "Off" { String::new() } else { format!("bmc says {power}") };
-        let verified =
-            Verified { power: power.parse().unwrap(), message, lease_renewed, ..Verified::default() };
+        let verified = Verified { power: power.parse().unwrap(), message, lease_renewed, ..Verified::default() };
         self.edit(|_, status| status.attempts.last_mut().unwrap().verified = Some(verified));
     }
 
@@ -406,9 +387,7 @@ impl Fixture {
         for intent in intents {
             let Intent::Remediate(wish) = intent else { continue };
             self.remediation(&wish.name, |object| match &wish.update {
-                RemediationUpdate::AddFinalizer => {
-                    object["metadata"]["finalizers"] = json!([REMEDIATION_FINALIZER])
-                }
+                RemediationUpdate::AddFinalizer => object["metadata"]["finalizers"] = json!([REMEDIATION_FINALIZER]),
                 RemediationUpdate::WriteStatus(status) => object["status"] = json!(status),
                 RemediationUpdate::RemoveFinalizer => object["metadata"]["finalizers"] = json!([]),
             });

@@ -26,8 +26,7 @@ fn after_all_levels_failed_the_message_names_the_last_problem_of_each() {
         policy.levels = vec![level("bmc", 2), level("pdu", 1)];
         policy.rounds = 1;
     });
-    for (attempt, words) in [("off 1 by bmc", "first"), ("off 2 by bmc", "second"), ("off 3 by pdu", "third")]
-    {
+    for (attempt, words) in [("off 1 by bmc", "first"), ("off 2 by bmc", "second"), ("off 3 by pdu", "third")] {
         assert_eq!(fixture.act("n"), [attempt]);
         failed(&mut fixture, words);
     }
@@ -90,11 +89,7 @@ fn a_dry_run_is_written_again_when_its_plan_changes() {
     assert_eq!(fixture.act("n"), ["write Pending", "?DryRun"]);
     assert!(fixture.only().1.message.contains("by the level other"), "{}", fixture.only().1.message);
     fixture.edit(|_, status| status.gates.iter_mut().for_each(|gate| gate.holds = true));
-    assert_eq!(
-        fixture.act("n"),
-        ["write Pending", "?DryRun"],
-        "its words are the same, and its gates are open"
-    );
+    assert_eq!(fixture.act("n"), ["write Pending", "?DryRun"], "its words are the same, and its gates are open");
     assert!(fixture.only().1.gates.iter().all(|gate| !gate.holds));
 }
 
@@ -159,11 +154,7 @@ fn a_device_without_monitoring_is_not_checked_and_one_without_nodes_is_rechecked
     fixture.advance(1_000);
     assert_eq!(of_device(&fixture, "never"), Decision::default());
     let nobody = of_device(&fixture, "nobody");
-    assert_eq!(
-        (looks(&nobody).len(), nobody.requeue_at),
-        (0, Some(at(1_060))),
-        "a node may come that it chooses"
-    );
+    assert_eq!((looks(&nobody).len(), nobody.requeue_at), (0, Some(at(1_060))), "a node may come that it chooses");
     fixture.change("n", |node| node["metadata"]["labels"]["rack"] = json!("7"));
     assert_eq!(looks(&of_device(&fixture, "nobody")), ["nobody: n"]);
 }

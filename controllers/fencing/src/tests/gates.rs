@@ -82,9 +82,7 @@ fn each_closed_gate_shows_its_numbers_and_is_written_once() {
         let shown = status(step(&decision).unwrap()).unwrap();
         let held: Vec<_> = shown.gates.iter().filter(|one| one.holds).collect();
         assert_eq!(held.len(), 1, "{gate}");
-        assert!(
-            held[0].name == gate && held[0].message.contains(numbers) && shown.message == held[0].message
-        );
+        assert!(held[0].name == gate && held[0].message.contains(numbers) && shown.message == held[0].message);
     }
 }
 
@@ -122,8 +120,7 @@ fn the_zone_gate_holds_from_three_lost_nodes_on() {
     let zoned = |lost: &[&str]| {
         let mut fixture = Fixture::new(&["n", "m", "k", "l", "a", "b", "c", "d", "e", "f"]);
         for name in ["n", "m", "k", "l"] {
-            fixture
-                .change(name, |node| node["metadata"]["labels"]["topology.kubernetes.io/zone"] = json!("z"));
+            fixture.change(name, |node| node["metadata"]["labels"]["topology.kubernetes.io/zone"] = json!("z"));
         }
         fixture.lose(lost);
         fixture.advance_to(70);
@@ -172,11 +169,7 @@ fn a_level_is_used_only_if_all_its_devices_can_be() {
         ("trusted, and ready", |device| says(device, &[("Trusted", "True"), ("Ready", "True")]), true),
         ("not trusted", |device| says(device, &[("Trusted", "False")]), false),
         ("unanswered at its last check, which is old", |device| says(device, &[("Ready", "False")]), true),
-        (
-            "for other nodes",
-            |device| device["spec"]["nodeSelector"] = json!({ "matchLabels": { "rack": "7" } }),
-            false,
-        ),
+        ("for other nodes", |device| device["spec"]["nodeSelector"] = json!({ "matchLabels": { "rack": "7" } }), false),
         (
             "one machine for whichever node has no rack",
             |device| {
@@ -205,8 +198,7 @@ fn a_level_is_used_only_if_all_its_devices_can_be() {
         assert_eq!(fixture.describe("n"), [used], "{says}: or the next level");
         fixture.policy(|policy| {
             let devices = policy.levels.iter().flat_map(|level| level.devices.clone()).collect();
-            policy.levels =
-                vec![Level { name: "both".to_owned(), devices, corroborate: Vec::new(), attempts: 1 }];
+            policy.levels = vec![Level { name: "both".to_owned(), devices, corroborate: Vec::new(), attempts: 1 }];
         });
         assert_eq!(closed(&fixture).is_empty(), can, "{says}: both are needed");
     }
@@ -229,11 +221,7 @@ fn waiting_incidents_begin_by_priority_then_age_then_name() {
     let mut fixture = two(1);
     fixture.advance(1);
     fixture.fence("m", Trigger::Detected, NodeFenceStatus::default());
-    assert_eq!(
-        (fixture.describe("n").len(), fixture.describe("m").len()),
-        (1, 2),
-        "the older incident first"
-    );
+    assert_eq!((fixture.describe("n").len(), fixture.describe("m").len()), (1, 2), "the older incident first");
     fixture.exclude_from_remediation("n");
     assert_eq!(fixture.describe("m"), ["off 1 by bmc"], "a held incident holds no other");
     let mut fixture = two(2);

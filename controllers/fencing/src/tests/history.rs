@@ -16,11 +16,7 @@ const AGE: Duration = Duration::from_secs(START_SECONDS.unsigned_abs());
 fn over() -> Fixture {
     let mut fixture = Fixture::new(&["n", "m"]);
     fixture.config.history = Some(DAY * 90);
-    fixture.fence(
-        "n",
-        Trigger::Detected,
-        NodeFenceStatus { phase: Phase::Done, ..NodeFenceStatus::default() },
-    );
+    fixture.fence("n", Trigger::Detected, NodeFenceStatus { phase: Phase::Done, ..NodeFenceStatus::default() });
     fixture.evidence("n", "e", FenceEvidenceKind::PowerOff);
     fixture.reboot("n", "b0000000-0000-4000-8000-000000000002");
     fixture.world.set_wall_time(START_SECONDS, fixture.mono());
@@ -58,11 +54,7 @@ fn a_finished_incident_and_its_evidence_are_deleted_when_old_and_of_a_former_inc
         ("its Node is deleted, and no pod is bound to it", |fixture| fixture.delete(Kind::Nodes, "n"), &BOTH),
         ("they are kept indefinitely", |fixture| fixture.config.history = None, &[]),
         ("only observed", |fixture| fixture.config.mode = Mode::Observe, &[]),
-        (
-            "it is the present incarnation",
-            |fixture| fixture.reboot("n", "b0000000-0000-4000-8000-00000000000a"),
-            &[],
-        ),
+        ("it is the present incarnation", |fixture| fixture.reboot("n", "b0000000-0000-4000-8000-00000000000a"), &[]),
         ("no boot ID", |fixture| fixture.change("n", |node| node["status"]["nodeInfo"] = json!({})), &[]),
         (
             "a pod is bound to the deleted Node",
@@ -118,11 +110,7 @@ fn a_clock_that_jumps_ahead_makes_no_object_old() {
     let (spec, status) = fixture.only();
     let name = incident_name(&spec.node);
     let fence = named(&name).set("/spec", json!(spec)).set("/status", json!(status));
-    fixture.world.put(
-        Kind::NodeFences,
-        fence.set("/metadata/creationTimestamp", json!(young(0))),
-        fixture.mono(),
-    );
+    fixture.world.put(Kind::NodeFences, fence.set("/metadata/creationTimestamp", json!(young(0))), fixture.mono());
     fixture.world.set_wall_time(START_SECONDS + 365 * 86_400, fixture.mono());
     assert!(!forgotten(&fixture).contains(&"nodefences"));
 }

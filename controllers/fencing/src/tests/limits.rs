@@ -170,13 +170,9 @@ fn the_default_brakes_of_a_policy() {
 #[test]
 fn a_node_is_lost_after_a_minute_and_a_device_has_a_minute_to_switch() {
     let (conditions, flapping) = (Vec::new(), None);
-    let expected =
-        Unhealthy { silent_seconds: 60, not_ready_seconds: None, conditions, flapping, drain_seconds: 300 };
+    let expected = Unhealthy { silent_seconds: 60, not_ready_seconds: None, conditions, flapping, drain_seconds: 300 };
     assert_eq!(Unhealthy::default(), expected);
-    assert_eq!(
-        Timeouts::default(),
-        Timeouts { power_off: ActTime(60), power_on: ActTime(60), status: ActTime(20) }
-    );
+    assert_eq!(Timeouts::default(), Timeouts { power_off: ActTime(60), power_on: ActTime(60), status: ActTime(20) });
 }
 
 /// A status must stay far below the megabyte that etcd accepts; a person needs only the last few rounds.

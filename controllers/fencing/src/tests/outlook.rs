@@ -11,10 +11,7 @@ fn bug_a_second_confirmation_was_advised_where_the_machine_is_proved_off() {
     let mut fixture = Fixture::at(Phase::AwaitingOperator, |status| status.message = "why".to_owned());
     let says = |fixture: &Fixture, words: &str| {
         let sentence = fixture.hold_message("n");
-        assert!(
-            sentence.starts_with("node n needs a person: why. ") && sentence.contains(words),
-            "{sentence}"
-        );
+        assert!(sentence.starts_with("node n needs a person: why. ") && sentence.contains(words), "{sentence}");
         sentence.contains("confirm-down")
     };
     assert!(says(&fixture, "Only if you or a person you spoke to saw that the machine is powered off"));

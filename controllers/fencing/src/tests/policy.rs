@@ -72,11 +72,7 @@ fn an_unknown_device_state_is_not_ready() {
             |device| device["status"]["conditions"][0]["status"] = json!("False"),
             "False DeviceNotReady",
         ),
-        (
-            "it was never checked",
-            |device| device["status"]["conditions"] = json!([]),
-            "Unknown DeviceNotChecked",
-        ),
+        ("it was never checked", |device| device["status"]["conditions"] = json!([]), "Unknown DeviceNotChecked"),
         (
             "it was checked before it was changed",
             |device| device["metadata"]["generation"] = json!(2),

@@ -41,10 +41,7 @@ fn from_suspicion_to_evidence_in_order() {
 fn an_attempt_without_outcome_is_waited_for_from_when_it_was_first_seen_and_then_checked() {
     let mut fixture = begun();
     let waits = fixture.decide("n");
-    assert_eq!(
-        (describe(&waits), waits.requeue_at),
-        (vec!["?AttemptUnderWay".to_owned()], Some(at(70 + 60 + 2)))
-    );
+    assert_eq!((describe(&waits), waits.requeue_at), (vec!["?AttemptUnderWay".to_owned()], Some(at(70 + 60 + 2))));
     fixture.advance_to(131);
     assert_eq!(fixture.describe("n"), ["?AttemptUnderWay"]);
     fixture.advance_to(132);
@@ -73,20 +70,11 @@ fn after_a_failure_the_same_level_then_the_next_then_another_round_then_a_person
             break;
         }
     }
-    let expected = [
-        "off 2 by bmc",
-        "off 3 by pdu",
-        "off 4 by bmc",
-        "off 5 by bmc",
-        "off 6 by pdu",
-        "write AwaitingOperator",
-    ];
+    let expected =
+        ["off 2 by bmc", "off 3 by pdu", "off 4 by bmc", "off 5 by bmc", "off 6 by pdu", "write AwaitingOperator"];
     assert_eq!(history, expected, "bmc twice, pdu once, two rounds");
     assert_eq!(pauses, [5, 10, 20, 40, 60, 60]);
-    assert_eq!(
-        fixture.only().1.message,
-        "all levels failed 2 times: level bmc: bmc says On; level pdu: bmc says On"
-    );
+    assert_eq!(fixture.only().1.message, "all levels failed 2 times: level bmc: bmc says On; level pdu: bmc says On");
     assert_eq!(fixture.describe("n"), ["?AwaitingOperator"]);
     assert!(fixture.hold_message("n").contains("node n needs a person: all levels failed 2 times"));
 }
@@ -225,8 +213,7 @@ fn a_deleted_node_is_fenced_by_the_data_of_its_incident() {
 
 #[test]
 fn a_confirmation_or_evidence_from_before_a_crash_is_adopted_in_every_phase_before_fenced() {
-    let waits =
-        |fixture: &mut Fixture| fixture.evidence("n", "by-hand", FenceEvidenceKind::OperatorConfirmed);
+    let waits = |fixture: &mut Fixture| fixture.evidence("n", "by-hand", FenceEvidenceKind::OperatorConfirmed);
     for phase in [Phase::Pending, Phase::Fencing, Phase::AwaitingOperator] {
         let mut fixture = Fixture::at(phase, |_| ());
         fixture.runs_on("n");

@@ -66,10 +66,7 @@ fn the_pause_before_a_machine_is_switched_on_counts_from_the_taint() {
 #[test]
 fn no_machine_is_switched_on_if_paused_cancelled_or_without_devices() {
     for (change, word) in [
-        (
-            (|fixture| fixture.policy(|policy| policy.paused = Some("x".to_owned()))) as fn(&mut Fixture),
-            "?Paused",
-        ),
+        ((|fixture| fixture.policy(|policy| policy.paused = Some("x".to_owned()))) as fn(&mut Fixture), "?Paused"),
         (|fixture| fixture.exclude_from_remediation("n"), "?FencingSuspended"),
         (|fixture| fixture.edit(|spec, _| spec.cancelled = true), "?MachinePoweredOff"),
         (|fixture| fixture.edit(|spec, _| spec.keep_off = true), "?MachinePoweredOff"),
@@ -178,11 +175,7 @@ fn a_machine_that_cannot_be_switched_on_is_tried_three_times() {
     fixture.set_power("Unknown");
     fixture.advance(60);
     assert_eq!(fixture.act("n"), ["write AwaitingOperator"]);
-    assert_eq!(
-        fixture.describe("n"),
-        ["?AwaitingOperator"],
-        "the evidence is valid, and is not adopted again"
-    );
+    assert_eq!(fixture.describe("n"), ["?AwaitingOperator"], "the evidence is valid, and is not adopted again");
     fixture.reboot("n", NEXT_BOOT);
     assert_eq!(fixture.describe("n"), ["untaint"]);
 }
@@ -263,11 +256,7 @@ fn bug_the_taint_of_withdrawn_evidence_stayed_on_the_node() {
     fixture.evidence("n", "by-hand", FenceEvidenceKind::OperatorConfirmed);
     assert_eq!(fixture.act("n"), ["write Fenced"]);
     let (_, status) = fixture.only();
-    assert_eq!(
-        (status.evidence.as_deref(), status.tainted),
-        (Some("by-hand"), true),
-        "the taint is true still"
-    );
+    assert_eq!((status.evidence.as_deref(), status.tainted), (Some("by-hand"), true), "the taint is true still");
 }
 
 #[test]
@@ -288,8 +277,7 @@ fn a_node_still_marked_ready_is_tainted_once_it_is_not() {
 #[test]
 fn a_kubelet_reporting_in_the_same_boot_contradicts_the_evidence_within_half_a_minute() {
     type Sign = fn(&mut Fixture);
-    let (renews, reports): (Sign, Sign) =
-        (|fixture| fixture.heartbeat("n"), |fixture| fixture.set_ready("n", "True"));
+    let (renews, reports): (Sign, Sign) = (|fixture| fixture.heartbeat("n"), |fixture| fixture.set_ready("n", "True"));
     let rows = [(fenced(), renews, "its Lease was renewed"), (on(), reports, "it reports that it is Ready")];
     for (mut fixture, sign, words) in rows {
         let phase = fixture.only().1.phase.name();
@@ -506,10 +494,7 @@ fn attack_a_tenant_that_marks_its_pod_ready_does_not_make_a_device_untrusted() {
     fixture.act("n");
     fixture.advance(31);
     let acts = fixture.act("n");
-    assert!(
-        !acts.contains(&"contradict".to_owned()),
-        "the device of all nodes is not trusted any more: {acts:?}"
-    );
+    assert!(!acts.contains(&"contradict".to_owned()), "the device of all nodes is not trusted any more: {acts:?}");
 }
 
 /// The node is back with another boot. A tenant has a pod there that tolerates everything, is being deleted, and does

@@ -64,11 +64,7 @@ fn a_cancelled_incident_is_reopened_for_a_request_while_its_node_is_lost_in_the_
             },
             "say False/False Cancelled",
         ),
-        (
-            "a person cancelled it",
-            |fixture| fixture.edit(|spec, _| spec.cancelled = true),
-            "say False/False Cancelled",
-        ),
+        ("a person cancelled it", |fixture| fixture.edit(|spec, _| spec.cancelled = true), "say False/False Cancelled"),
         (
             "it is being deleted",
             |fixture| {
@@ -84,8 +80,7 @@ fn a_cancelled_incident_is_reopened_for_a_request_while_its_node_is_lost_in_the_
             "its time is over",
             |fixture| {
                 fixture.remediation("n", |object| {
-                    object["metadata"]["annotations"] =
-                        json!({ TIMED_OUT_ANNOTATION: "2026-01-01T00:01:30Z" });
+                    object["metadata"]["annotations"] = json!({ TIMED_OUT_ANNOTATION: "2026-01-01T00:01:30Z" });
                 });
             },
             "say False/False Cancelled",
@@ -109,11 +104,7 @@ fn a_node_is_reported_as_never_returning_if_the_evidence_is_a_deleted_machine() 
             (status.evidence, status.tainted) = (Some(named.to_owned()), true);
         });
         fixture.evidence("n", "e", kind);
-        assert_eq!(
-            answer(&fixture).condition_status("PermanentNodeDeletionExpected"),
-            Some(gone),
-            "{named} {kind:?}"
-        );
+        assert_eq!(answer(&fixture).condition_status("PermanentNodeDeletionExpected"), Some(gone), "{named} {kind:?}");
     }
 }
 
@@ -161,8 +152,7 @@ fn released() -> Fixture {
     };
     let mut fixture = Fixture::at(Phase::Fenced, |status| {
         (status.evidence, status.tainted) = (Some("e".to_owned()), true);
-        status.attempts =
-            vec![attempt(1, "bmc", 0, "On"), attempt(2, "pdu", 1, "Off"), attempt(3, "bmc", 0, "On")];
+        status.attempts = vec![attempt(1, "bmc", 0, "On"), attempt(2, "pdu", 1, "Off"), attempt(3, "bmc", 0, "On")];
     });
     fixture.device("pdu", |_| ());
     fixture.policy(|policy| {

@@ -21,10 +21,7 @@ fn of_two_hundred_nodes_lost_at_once_none_is_fenced_and_the_holds_have_the_numbe
     }
     let decision = fixture.decide("n000");
     let held: Vec<String> = decision.holds.iter().map(|(_, hold)| hold.to_string()).collect();
-    assert!(
-        held.iter().any(|words| words.starts_with("200 of 300 nodes are lost, more than 49 %")),
-        "{held:?}"
-    );
+    assert!(held.iter().any(|words| words.starts_with("200 of 300 nodes are lost, more than 49 %")), "{held:?}");
     assert!(step(&decision).is_none() && fixture.fences.len() == 200);
 }
 

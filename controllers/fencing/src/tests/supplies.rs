@@ -12,8 +12,7 @@ fn two_supplies(fixture: &mut Fixture) {
     });
     let devices = ["left", "right"].iter().flat_map(|name| level(name, 2).devices).collect();
     fixture.policy(|policy| {
-        policy.levels =
-            vec![Level { name: "both".to_owned(), devices, corroborate: Vec::new(), attempts: 2 }];
+        policy.levels = vec![Level { name: "both".to_owned(), devices, corroborate: Vec::new(), attempts: 2 }];
         policy.recovery = Recovery::PowerOn;
     });
 }
@@ -41,10 +40,7 @@ fn both_are_switched_off_in_one_attempt_that_may_take_as_long_as_the_slower_one(
     let mut fixture = pending();
     assert_eq!(fixture.act("n"), ["off 1 by left+right"]);
     assert_eq!(fixture.only().1.attempts[0].within_seconds, 70);
-    assert_eq!(
-        fixture.only().1.message,
-        "switching it off by the level both with fencing/left and fencing/right"
-    );
+    assert_eq!(fixture.only().1.message, "switching it off by the level both with fencing/left and fencing/right");
     fixture.advance(71);
     assert_eq!(fixture.describe("n"), ["?AttemptUnderWay"], "the slower one may still answer");
     fixture.advance(1);

@@ -7,8 +7,7 @@ use super::*;
 
 fn tainted(value: &str) -> Fixture {
     let mut fixture = Fixture::new(&["n", "m", "k"]);
-    let taint =
-        json!([{ "key": "node.kubernetes.io/out-of-service", "value": value, "effect": "NoExecute" }]);
+    let taint = json!([{ "key": "node.kubernetes.io/out-of-service", "value": value, "effect": "NoExecute" }]);
     fixture.change("n", |node| node["spec"]["taints"] = taint);
     fixture
 }

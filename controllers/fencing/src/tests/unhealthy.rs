@@ -1,8 +1,6 @@
 //! Nodes that report, and are unhealthy by their policy.
 
-use pod_safety_shared::api::{
-    Condition, ConditionStatus, Drain, Flapping, TriggerCondition, UnhealthyCondition,
-};
+use pod_safety_shared::api::{Condition, ConditionStatus, Drain, Flapping, TriggerCondition, UnhealthyCondition};
 use pod_safety_shared::testing::at;
 use pod_safety_shared::testing::objects::NEXT_BOOT;
 use pod_safety_shared::testing::objects::{START_SECONDS, timestamp};
@@ -60,10 +58,7 @@ fn a_condition_of_the_policy_opens_an_incident_exactly_after_its_seconds() {
     let decision = fixture.decide("n");
     let Some(Step::Open(spec)) = step(&decision) else { panic!("{decision:?}") };
     assert_eq!((spec.trigger.kind, &spec.trigger.condition), (Trigger::Unhealthy, &Some(deadlock())));
-    assert_eq!(
-        spec.trigger.reason,
-        "it has reported KernelDeadlock=True for 60 s (unhealthy.conditions: 60 s)"
-    );
+    assert_eq!(spec.trigger.reason, "it has reported KernelDeadlock=True for 60 s (unhealthy.conditions: 60 s)");
     assert!(fixture.describe("m").is_empty(), "the others show nothing");
 }
 
@@ -71,11 +66,7 @@ fn a_condition_of_the_policy_opens_an_incident_exactly_after_its_seconds() {
 fn only_conditions_of_the_policy_count_without_a_break_and_within_one_boot() {
     type Change = fn(&mut Fixture);
     let rows: [(&str, Change, bool); 7] = [
-        (
-            "another condition",
-            |fixture| fixture.set_condition("n", "ReadonlyFilesystem", Some("True")),
-            false,
-        ),
+        ("another condition", |fixture| fixture.set_condition("n", "ReadonlyFilesystem", Some("True")), false),
         ("another status", |fixture| fixture.set_condition("n", DEADLOCK, Some("Unknown")), false),
         ("it went", |fixture| fixture.set_condition("n", DEADLOCK, None), false),
         (
@@ -129,10 +120,7 @@ fn a_node_that_flaps_is_unhealthy_and_one_whose_changes_are_old_is_not() {
     fixture.set_ready("n", "True");
     let decision = fixture.decide("n");
     let Some(Step::Open(spec)) = step(&decision) else { panic!("{decision:?}") };
-    assert_eq!(
-        spec.trigger.reason,
-        "its condition Ready changed 4 times within 100 s (unhealthy.flapping.changes: 4)"
-    );
+    assert_eq!(spec.trigger.reason, "its condition Ready changed 4 times within 100 s (unhealthy.flapping.changes: 4)");
     assert_eq!(spec.trigger.condition, None);
     fixture.act("n");
     assert_eq!(fixture.describe("n"), ["off 1 by bmc"]);
@@ -328,11 +316,9 @@ fn a_lost_node_goes_before_an_unhealthy_one_whose_incident_is_older() {
 /// The trigger of the incident before this one, and whether an attempt was made.
 #[test]
 fn only_an_attempt_for_the_same_trigger_in_another_boot_is_a_repetition() {
-    for (kind, tried, holds) in [
-        (Trigger::Unhealthy, true, true),
-        (Trigger::Unhealthy, false, false),
-        (Trigger::Detected, true, false),
-    ] {
+    for (kind, tried, holds) in
+        [(Trigger::Unhealthy, true, true), (Trigger::Unhealthy, false, false), (Trigger::Detected, true, false)]
+    {
         let mut fixture = named();
         let attempt = Attempt { id: 1, act: DesiredPower::Off, at: timestamp(0), ..Attempt::default() };
         let fenced = Condition::transition(&[], "Fenced", "True", "R", "m", &timestamp(0));
@@ -396,8 +382,7 @@ fn attack_a_kubelet_that_reports_unhealthy_in_each_boot_is_fenced_once_and_delay
     });
     for boot in 2..12 {
         fixture.change("n", |node| {
-            node["status"]["nodeInfo"]["bootID"] =
-                json!(format!("b0000000-0000-4000-8000-0000000000{boot:02}"))
+            node["status"]["nodeInfo"]["bootID"] = json!(format!("b0000000-0000-4000-8000-0000000000{boot:02}"))
         });
         fixture.advance(60);
         // The incident of the previous boot is superseded, and another one begins.

@@ -81,8 +81,7 @@ fn a_hold_that_needs_a_person_is_an_event_of_the_node() {
 /// shows it.
 #[test]
 fn bug_a_normal_recovery_emitted_a_warning() {
-    let sign =
-        Hold::SignOfLife { node: "n".into(), sign: "its Lease was renewed", left: Duration::from_secs(30) };
+    let sign = Hold::SignOfLife { node: "n".into(), sign: "its Lease was renewed", left: Duration::from_secs(30) };
     assert_eq!(sign.event(), None);
 }
 
@@ -223,9 +222,8 @@ fn the_metrics_show_incidents_by_phase_time_to_proof_and_devices_without_answer(
         device["status"]["targets"] =
             json!([{ "node": "n", "power": "Unknown", "problem": "LoginDenied" }, { "node": "m", "power": "On" }]);
     });
-    let decide = |fixture: &Fixture| {
-        controller.decide(&Key::Node("n".into()), &fixture.world.read().view(), fixture.mono())
-    };
+    let decide =
+        |fixture: &Fixture| controller.decide(&Key::Node("n".into()), &fixture.world.read().view(), fixture.mono());
     decide(&fixture);
     assert_eq!(fixture.act("n"), ["off 1 by bmc"]);
     decide(&fixture);
@@ -259,10 +257,7 @@ fn bug_an_incident_that_was_deleted_was_counted_until_something_else_changed() {
     let shown = |fixture: &Fixture| {
         controller.decide(&Key::Node("n".into()), &fixture.world.read().view(), fixture.mono());
         let page = page(&registry);
-        page.lines()
-            .find(|line| line.contains("pod_safety_fences{phase=\"AwaitingOperator\"}"))
-            .unwrap()
-            .to_owned()
+        page.lines().find(|line| line.contains("pod_safety_fences{phase=\"AwaitingOperator\"}")).unwrap().to_owned()
     };
     assert_eq!(shown(&fixture), "pod_safety_fences{phase=\"AwaitingOperator\"} 1");
     let name = incident_name(&fixture.incarnation("n"));

@@ -6,9 +6,7 @@ use super::*;
 /// `node.kubernetes.io`.
 fn check(config: &Config, rows: &str) {
     for row in rows.lines().map(str::trim).filter(|row| !row.is_empty()) {
-        let [sentence, conditions, taints, more, wants] =
-            row.split('|').map(str::trim).collect::<Vec<_>>()[..]
-        else {
+        let [sentence, conditions, taints, more, wants] = row.split('|').map(str::trim).collect::<Vec<_>>()[..] else {
             panic!("{row}")
         };
         let mut fixture = Fixture::new(config.clone(), &["n", "other"]);
@@ -16,8 +14,7 @@ fn check(config: &Config, rows: &str) {
             let conditions = pairs(conditions, '=').map(|(kind, status)| condition(kind, status, 0));
             let node = with(node, "/status/conditions", conditions.collect());
             let taints = pairs(taints, ':').map(|(key, effect)| {
-                let key =
-                    if key.contains('/') { key.to_owned() } else { format!("node.kubernetes.io/{key}") };
+                let key = if key.contains('/') { key.to_owned() } else { format!("node.kubernetes.io/{key}") };
                 json!({ "key": key, "effect": effect })
             });
             let node = with(node, "/spec/taints", taints.collect());
@@ -107,9 +104,8 @@ fn the_beta_labels_have_the_values_of_the_new_ones() {
     ] {
         let mut fixture = Fixture::new(config(), &["n"]);
         for (key, value) in pairs(labels, '=') {
-            fixture.change("n", |node| {
-                with(node, &format!("/metadata/labels/{}", key.replace('/', "~1")), json!(value))
-            });
+            fixture
+                .change("n", |node| with(node, &format!("/metadata/labels/{}", key.replace('/', "~1")), json!(value)));
         }
         assert_eq!(fixture.describe("n"), wants.split_whitespace().collect::<Vec<_>>(), "{sentence}");
         fixture.act("n");

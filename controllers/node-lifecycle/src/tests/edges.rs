@@ -119,20 +119,13 @@ fn a_node_lost_with_all_others_is_tainted_only_after_kubelets_had_time_to_come_b
     };
     let queued = |seconds: u64| format!("EvictionQueued 0 {seconds}s");
     let mut fixture = after("Unknown", 0, 60);
-    assert_eq!(
-        fixture.describe("a0").last().unwrap(),
-        &queued(35),
-        "15 s until a break counts, and two renewals"
-    );
+    assert_eq!(fixture.describe("a0").last().unwrap(), &queued(35), "15 s until a break counts, and two renewals");
     fixture.advance_to(94);
     assert_eq!(fixture.describe("a0").last().unwrap(), &queued(1));
     fixture.advance_to(95);
     assert_eq!(fixture.describe("a0").last().unwrap(), "+unreachable:NoExecute");
     let given_up = |fixture: Fixture| fixture.describe("a0").last().unwrap().ends_with(":NoExecute");
-    assert!(
-        given_up(after("False", 0, 60)),
-        "a node whose kubelet reports NotReady is not lost with the others"
-    );
+    assert!(given_up(after("False", 0, 60)), "a node whose kubelet reports NotReady is not lost with the others");
     assert!(!given_up(after("Unknown", 0, 16)));
     assert!(given_up(after("Unknown", 1, 16)), "the process is as young as the break: it knows of none");
     assert!(!given_up(after("Unknown", 1, 17)));
@@ -169,9 +162,7 @@ fn a_pod_stays_ready_only_if_it_turned_ready_after_its_node_was_lost() {
 #[test]
 fn an_excluded_node_is_tainted_on_its_own_and_is_no_large_outage() {
     let mut fixture = Fixture::new(config(), &["n0"]);
-    fixture.change("n0", |node| {
-        with(node, "/metadata/labels/node.kubernetes.io~1exclude-disruption", json!(""))
-    });
+    fixture.change("n0", |node| with(node, "/metadata/labels/node.kubernetes.io~1exclude-disruption", json!("")));
     fixture.report("n0", "Unknown");
     let words = fixture.describe("n0");
     assert!(words.contains(&"+unreachable:NoExecute".to_owned()), "{words:?}");

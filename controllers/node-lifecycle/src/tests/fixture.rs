@@ -87,9 +87,7 @@ impl Fixture {
         self.world.set_wall_time(START_SECONDS + i64::try_from(self.now).unwrap(), at(0));
         self.nodes.values().for_each(|node| self.world.apply(Kind::Nodes, node, at(0)));
         self.leases.values().for_each(|lease| self.world.apply(Kind::NodeLeases, lease, at(0)));
-        [Kind::Nodes, Kind::NodeLeases, Kind::Pods]
-            .into_iter()
-            .for_each(|kind| self.world.mark_listed(kind, at(0)));
+        [Kind::Nodes, Kind::NodeLeases, Kind::Pods].into_iter().for_each(|kind| self.world.mark_listed(kind, at(0)));
     }
 
     /// Time passes; the API server sends events, and running kubelets renew their Leases.

@@ -285,11 +285,7 @@ fn guard_mode_suspects_an_unreachable_node_early_and_removes_the_taint_later() {
     fixture.advance_to(52);
     assert_eq!(fixture.act("n0"), ["+pod-safety.dev/suspect:NoSchedule"]);
     fixture.report("n0", "Unknown");
-    assert_eq!(
-        fixture.act("n0"),
-        ["cut off", "-pod-safety.dev/suspect:NoSchedule"],
-        "KCM's taints take over"
-    );
+    assert_eq!(fixture.act("n0"), ["cut off", "-pod-safety.dev/suspect:NoSchedule"], "KCM's taints take over");
     fixture.advance_to(200);
     assert!(fixture.describe("n0").is_empty(), "and nothing else is guard's");
 }

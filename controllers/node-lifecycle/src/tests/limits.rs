@@ -14,8 +14,7 @@ use pod_safety_shared::cache::ZoneCount;
 #[test]
 fn the_grace_period_is_50_seconds_60_for_a_new_node_and_25_for_suspicion() {
     let config = Config::kcm_defaults();
-    let seconds =
-        [config.monitor_grace, config.startup_grace, config.suspect_after].map(|span| span.as_secs());
+    let seconds = [config.monitor_grace, config.startup_grace, config.suspect_after].map(|span| span.as_secs());
     assert_eq!(seconds, [50, 60, 25]);
     assert_eq!((config.mode, config.led_since), (Mode::Guard, None), "the default replaces no controller");
 }

@@ -48,11 +48,7 @@ fn a_zone_is_normal_partially_or_fully_disrupted() {
         assert_eq!(taint_interval(zone, &rates), seconds.map(Duration::from_secs), "{zone:?}");
     }
     let never = Rates { normal: f32::MIN_POSITIVE, ..rates };
-    assert_eq!(
-        taint_interval(ZoneCount::default(), &never),
-        Some(Duration::MAX),
-        "hardly ever, and no overflow"
-    );
+    assert_eq!(taint_interval(ZoneCount::default(), &never), Some(Duration::MAX), "hardly ever, and no overflow");
 }
 
 #[test]
@@ -88,11 +84,7 @@ fn a_restart_neither_loses_nor_gains_a_turn() {
     fixture.advance_to(4);
     fixture.restart();
     fixture.advance_to(9);
-    assert_eq!(
-        fixture.describe("a1"),
-        ["EvictionQueued 0 2s"],
-        "a second more, for stamps have no fractions"
-    );
+    assert_eq!(fixture.describe("a1"), ["EvictionQueued 0 2s"], "a second more, for stamps have no fractions");
     fixture.advance_to(11);
     assert_eq!(fixture.act("a1"), ["+unreachable:NoExecute"]);
 }
@@ -104,13 +96,8 @@ fn a_node_with_the_other_taint_gets_the_right_one_at_once_without_a_turn() {
     fixture.act_on_all();
     fixture.advance_to(5);
     fixture.report("a0", "False");
-    let swapped = [
-        "back",
-        "-unreachable:NoSchedule",
-        "-unreachable:NoExecute",
-        "+not-ready:NoSchedule",
-        "+not-ready:NoExecute",
-    ];
+    let swapped =
+        ["back", "-unreachable:NoSchedule", "-unreachable:NoExecute", "+not-ready:NoSchedule", "+not-ready:NoExecute"];
     assert_eq!(fixture.act("a0"), swapped);
     assert_eq!(fixture.describe("a1"), ["EvictionQueued 0 5s"], "of the first taint, not of the second");
     fixture.report("a0", "True");
@@ -134,14 +121,8 @@ fn a_turn_is_taken_only_by_the_written_taint() {
     lose(&mut fixture, "a", 2);
     for second in 0..30 {
         fixture.advance_to(second);
-        assert!(
-            fixture.describe("a0").contains(&"+unreachable:NoExecute".to_owned()),
-            "as long as it is not there"
-        );
-        assert!(
-            !fixture.describe("a1").contains(&"+unreachable:NoExecute".to_owned()),
-            "it is another's turn"
-        );
+        assert!(fixture.describe("a0").contains(&"+unreachable:NoExecute".to_owned()), "as long as it is not there");
+        assert!(!fixture.describe("a1").contains(&"+unreachable:NoExecute".to_owned()), "it is another's turn");
     }
     fixture.act("a0");
     assert_eq!(fixture.no_execute_taints("a0"), ["unreachable"]);
@@ -172,10 +153,7 @@ fn a_disrupted_small_zone_is_held_with_its_numbers() {
         "{message}"
     );
     fixture.report("a5", "True");
-    assert!(
-        fixture.describe("a0").contains(&"+unreachable:NoExecute".to_owned()),
-        "five of ten are not too many"
-    );
+    assert!(fixture.describe("a0").contains(&"+unreachable:NoExecute".to_owned()), "five of ten are not too many");
 }
 
 /// Found beside KCM: nodes that stopped reporting together are found lost one after the other, and the first was
@@ -190,18 +168,11 @@ fn bug_the_first_node_of_a_lost_zone_was_tainted_before_the_others_were_found_lo
     fixture.heartbeat("a1");
     fixture.alive.insert("a1".to_owned());
     fixture.report("a0", "Unknown");
-    assert!(
-        fixture.describe("a0").contains(&"+unreachable:NoExecute".to_owned()),
-        "one is lost, one has not reported"
-    );
+    assert!(fixture.describe("a0").contains(&"+unreachable:NoExecute".to_owned()), "one is lost, one has not reported");
     fixture.alive.remove("a1");
     fixture.advance_to(94);
     fixture.report("a0", "Unknown");
-    assert_eq!(
-        fixture.describe("a0").last().unwrap(),
-        "ZoneDisrupted 3/4",
-        "and two have not reported for 40 s"
-    );
+    assert_eq!(fixture.describe("a0").last().unwrap(), "ZoneDisrupted 3/4", "and two have not reported for 40 s");
     fixture.heartbeat("a1");
     assert!(fixture.describe("a0").contains(&"+unreachable:NoExecute".to_owned()), "one of them is back");
 }

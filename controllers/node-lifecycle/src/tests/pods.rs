@@ -30,8 +30,7 @@ fn decided(config: &Config, ready: Option<&str>, pod: &Value) -> Vec<&'static st
     let decision = decide(&Key::Pods("n".into()), &fixture.world.read().view(), fixture.mono(), config);
     assert!(decision.holds.is_empty() && decision.intents.len() < 2);
     let word = |intent: &Intent| {
-        let Intent::Update(Update::PodOfLostNode { pod, rv, generation, not_ready, unreachable }) = intent
-        else {
+        let Intent::Update(Update::PodOfLostNode { pod, rv, generation, not_ready, unreachable }) = intent else {
             panic!("{intent:?}")
         };
         assert_eq!((pod.to_string(), rv.to_string(), *generation), ("ns/p".into(), "7".into(), 4));
@@ -53,12 +52,7 @@ fn ready_pods_of_an_unreachable_node_become_not_ready() {
         ("it is unknown", Some("Unknown"), pod("True", Some(50)), &["not ready"]),
         ("whenever it became ready", Some("Unknown"), pod("True", Some(150)), &["not ready"]),
         ("it is not ready", Some("Unknown"), pod("False", Some(50)), &[]),
-        (
-            "it has no conditions",
-            Some("Unknown"),
-            with(pod("True", None), "/status/conditions", json!(null)),
-            &[],
-        ),
+        ("it has no conditions", Some("Unknown"), with(pod("True", None), "/status/conditions", json!(null)), &[]),
         (
             "its kubelet reports the node NotReady, and reports its pods itself",
             Some("False"),
@@ -70,11 +64,7 @@ fn ready_pods_of_an_unreachable_node_become_not_ready() {
         (
             "a mirror pod",
             Some("Unknown"),
-            with(
-                pod("True", Some(50)),
-                "/metadata/annotations",
-                json!({ "kubernetes.io/config.mirror": "x" }),
-            ),
+            with(pod("True", Some(50)), "/metadata/annotations", json!({ "kubernetes.io/config.mirror": "x" })),
             &["not ready"],
         ),
         (
@@ -87,12 +77,7 @@ fn ready_pods_of_an_unreachable_node_become_not_ready() {
             ),
             &["not ready"],
         ),
-        (
-            "bound to another node",
-            Some("Unknown"),
-            with(pod("True", Some(50)), "/spec/nodeName", json!("other")),
-            &[],
-        ),
+        ("bound to another node", Some("Unknown"), with(pod("True", Some(50)), "/spec/nodeName", json!("other")), &[]),
     ];
     for (sentence, ready, pod, wants) in cases {
         assert_eq!(decided(&config(), ready, &pod), wants, "{sentence}");
@@ -135,8 +120,7 @@ fn a_restarted_process_marks_pods_that_the_former_one_left_ready() {
     fixture.report("n", "Unknown");
     fixture.restart();
     fixture.world.apply(Kind::Pods, &pod("True", Some(0)), fixture.mono());
-    let decision =
-        decide(&Key::Pods("n".into()), &fixture.world.read().view(), fixture.mono(), &fixture.config);
+    let decision = decide(&Key::Pods("n".into()), &fixture.world.read().view(), fixture.mono(), &fixture.config);
     assert_eq!(decision.intents.len(), 1, "the state counts, and no transition");
 }
 
@@ -151,8 +135,7 @@ fn bug_a_kubelet_that_reported_its_pods_ready_before_its_node_was_contradicted()
         rv += 1;
         let pod = with(pod(ready, Some(0)), "/metadata/resourceVersion", json!(rv.to_string()));
         fixture.world.apply(Kind::Pods, &pod, fixture.mono());
-        let decision =
-            decide(&Key::Pods("n".into()), &fixture.world.read().view(), fixture.mono(), &fixture.config);
+        let decision = decide(&Key::Pods("n".into()), &fixture.world.read().view(), fixture.mono(), &fixture.config);
         (decision.intents.len(), decision.requeue_at)
     };
     assert_eq!(says(&fixture, "True"), (1, None), "it was ready before: no later report");
@@ -170,9 +153,8 @@ fn bug_a_kubelet_that_reported_its_pods_ready_before_its_node_was_contradicted()
 fn pods_of_a_deleted_or_unreadable_node_are_left_alone() {
     let fixture = Fixture::new(config(), &["other"]);
     fixture.world.apply(Kind::Pods, &pod("True", Some(0)), fixture.mono());
-    let decided = |key: &str| {
-        decide(&Key::Pods(key.into()), &fixture.world.read().view(), fixture.mono(), &fixture.config)
-    };
+    let decided =
+        |key: &str| decide(&Key::Pods(key.into()), &fixture.world.read().view(), fixture.mono(), &fixture.config);
     assert_eq!(decided("n"), Decision::default());
     let broken = with(Fixture::node("n", "Unknown", 0), "/metadata/resourceVersion", json!("x"));
     fixture.world.apply(Kind::Nodes, &broken, fixture.mono());

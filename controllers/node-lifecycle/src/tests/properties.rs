@@ -70,8 +70,7 @@ impl History {
                 self.fixture.alive.insert(name);
             }
             Step::Cordons(zone, node) => {
-                self.fixture
-                    .change(&name(*zone, *node), |node| with(node, "/spec/unschedulable", json!(true)));
+                self.fixture.change(&name(*zone, *node), |node| with(node, "/spec/unschedulable", json!(true)));
             }
             Step::Begins => {
                 let settled = self.settled();
@@ -85,9 +84,8 @@ impl History {
                 }
                 // The turn of a node that came back is forgotten.
                 let fixture = &self.fixture;
-                self.given_up.retain(|zone, (_, name)| {
-                    name.starts_with(*zone) && !fixture.no_execute_taints(name).is_empty()
-                });
+                self.given_up
+                    .retain(|zone, (_, name)| name.starts_with(*zone) && !fixture.no_execute_taints(name).is_empty());
             }
         }
         Ok(())
@@ -119,10 +117,7 @@ impl History {
                 prop_assert!(!early, "{name} at {second} after {last:?}");
             }
             let again = self.fixture.describe(&name);
-            prop_assert!(
-                !again.iter().any(|word| word.contains(['+', '-'])),
-                "{name}: {words:?}, then {again:?}"
-            );
+            prop_assert!(!again.iter().any(|word| word.contains(['+', '-'])), "{name}: {words:?}, then {again:?}");
         }
         Ok(())
     }
@@ -132,9 +127,7 @@ impl History {
 /// forgotten, and so is which nodes of the zone had not reported for a while.
 fn without_turns(words: &[String]) -> Vec<&String> {
     let of_turns = |word: &str| {
-        word.starts_with("EvictionQueued")
-            || word.starts_with("ZoneDisrupted")
-            || word.ends_with(":NoExecute")
+        word.starts_with("EvictionQueued") || word.starts_with("ZoneDisrupted") || word.ends_with(":NoExecute")
     };
     words.iter().filter(|word| !of_turns(word)).collect()
 }

@@ -20,8 +20,7 @@ fn page(registry: &prometheus::Registry) -> Vec<String> {
 
 #[test]
 fn relevant_changes_enqueue_keys_and_a_heartbeat_only_a_waiting_node() {
-    let controller =
-        NodeLifecycle::new(config(), Leadership::always(), &prometheus::Registry::new()).unwrap();
+    let controller = NodeLifecycle::new(config(), Leadership::always(), &prometheus::Registry::new()).unwrap();
     let marked = |change: &Change<'_>| {
         let mut keys = Vec::new();
         controller.keys_for(change, &mut |key| keys.push(key));
@@ -31,10 +30,7 @@ fn relevant_changes_enqueue_keys_and_a_heartbeat_only_a_waiting_node() {
     let (node, pods) = (Key::Node("n".into()), Key::Pods("n".into()));
     assert!(marked(&Change::Heartbeat { name: &name, relevant: false }).is_empty());
     assert_eq!(marked(&Change::Heartbeat { name: &name, relevant: true }), std::slice::from_ref(&node));
-    assert_eq!(
-        marked(&Change::Node { name: &name, taints: true, readiness: false }),
-        std::slice::from_ref(&node)
-    );
+    assert_eq!(marked(&Change::Node { name: &name, taints: true, readiness: false }), std::slice::from_ref(&node));
     let both = [node.clone(), pods.clone()];
     assert_eq!(marked(&Change::Node { name: &name, taints: false, readiness: true }), both);
 
@@ -61,19 +57,12 @@ fn relevant_changes_enqueue_keys_and_a_heartbeat_only_a_waiting_node() {
 
 #[test]
 fn the_controller_acts_beside_kcm_and_in_its_place_but_not_in_observe_mode() {
-    let controller =
-        NodeLifecycle::new(config(), Leadership::always(), &prometheus::Registry::new()).unwrap();
+    let controller = NodeLifecycle::new(config(), Leadership::always(), &prometheus::Registry::new()).unwrap();
     let acts = [Mode::Observe, Mode::Guard, Mode::Replace].map(|mode| controller.acts_in(mode));
     assert_eq!(acts, [false, true, true]);
-    for reason in [
-        "LargeOutage",
-        "ZoneDisrupted",
-        "EvictionOff",
-        "EvictionQueued",
-        "NodeUnreadable",
-        "NotSynced",
-        "Stale",
-    ] {
+    for reason in
+        ["LargeOutage", "ZoneDisrupted", "EvictionOff", "EvictionQueued", "NodeUnreadable", "NotSynced", "Stale"]
+    {
         assert!(Hold::reason_names().contains(&reason));
     }
 }

@@ -77,10 +77,7 @@ fn without_a_response_pods_are_removed_a_quarantine_after_a_first_read_that_foll
     let world = connected();
     world.apply(Kind::Pods, &deleted(3_600), at(42));
     let waiting = describe_node(&world, "gone", 42);
-    assert_eq!(
-        (describe(&waiting), hold_reasons(&waiting)),
-        (vec!["ask for gone".to_owned()], vec!["AwaitsKubelet"])
-    );
+    assert_eq!((describe(&waiting), hold_reasons(&waiting)), (vec!["ask for gone".to_owned()], vec!["AwaitsKubelet"]));
     world.record_absence_read("gone", at(43));
     assert_eq!(hold_reasons(&describe_node(&world, "gone", 60)), ["Quarantine"]);
     assert_eq!(describe(&describe_node(&world, "gone", 43 + QUARANTINE)), [REMOVE]);
@@ -115,9 +112,8 @@ fn a_kubelet_that_responds_terminates_the_pods_within_their_grace_period() {
 #[test]
 fn a_kubelet_that_cannot_respond_gets_the_grace_period_of_its_pods() {
     let world = World::listed();
-    let old = |object: Obj| {
-        object.modify(|pod| drop(pod["status"].as_object_mut().unwrap().remove("observedGeneration")))
-    };
+    let old =
+        |object: Obj| object.modify(|pod| drop(pod["status"].as_object_mut().unwrap().remove("observedGeneration")));
     world.apply(Kind::Pods, &old(reported()), at(0));
     world.record_absence_read("gone", at(1));
     world.apply(Kind::Pods, &old(deleted(120)), at(42));
@@ -147,10 +143,7 @@ fn a_tenant_that_binds_pods_to_a_missing_node_does_not_hold_up_the_others() {
     world.apply(Kind::Pods, &pod("new").on("gone"), at(80));
     let decision = describe_node(&world, "gone", 43 + QUARANTINE);
     let new = END.replace("web-0", "new");
-    assert!(
-        describe(&decision).contains(&REMOVE.to_owned()) && describe(&decision).contains(&new),
-        "{decision:?}"
-    );
+    assert!(describe(&decision).contains(&REMOVE.to_owned()) && describe(&decision).contains(&new), "{decision:?}");
     assert!(!describe(&decision).contains(&"ask for gone".to_owned()), "pods that can be deleted come first");
 }
 
@@ -222,9 +215,7 @@ fn a_kubelet_that_reports_about_other_pods_only_is_busy_with_this_pod() {
 /// terminates the pod without reporting that it saw the deletion.
 #[test]
 fn attack_a_tenant_that_writes_observed_generation_shortens_no_grace_period() {
-    for (version, removed) in
-        [("v1.37.2", true), ("v1.33.4", false), ("1.34", true), ("", false), ("v1", false)]
-    {
+    for (version, removed) in [("v1.37.2", true), ("v1.33.4", false), ("1.34", true), ("", false), ("v1", false)] {
         let world = World::listed();
         let old = node("gone").set("/status/nodeInfo/kubeletVersion", json!(version));
         world.apply(Kind::Nodes, &old, at(0));
@@ -233,11 +224,7 @@ fn attack_a_tenant_that_writes_observed_generation_shortens_no_grace_period() {
         world.apply(Kind::Pods, &deleted(3_600), at(42));
         world.record_absence_read("gone", at(43));
         world.confirm_all(at(100));
-        assert_eq!(
-            describe(&describe_node(&world, "gone", 43 + QUARANTINE)) == [REMOVE],
-            removed,
-            "{version}"
-        );
+        assert_eq!(describe(&describe_node(&world, "gone", 43 + QUARANTINE)) == [REMOVE], removed, "{version}");
     }
 }
 

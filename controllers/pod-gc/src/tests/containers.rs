@@ -76,13 +76,6 @@ fn a_sidecar_reported_running_has_ended_with_its_machine() {
     let sidecar = called_ended("web-0", &[("initContainerStatuses", &["running"])]).terminating();
     world.apply(Kind::Pods, &sidecar, at(0));
     assert_eq!(hold_reasons(&decide_at(&world, &node_key("n"), at(1), &config())), ["NoEvidence"]);
-    world.apply(
-        Kind::FenceEvidences,
-        &evidence("e", "n", "b0000000-0000-4000-8000-000000000001", "PowerOff"),
-        at(0),
-    );
-    assert_eq!(
-        describe(&decide_at(&world, &node_key("n"), at(1), &config())),
-        ["remove web-0 because Fenced"]
-    );
+    world.apply(Kind::FenceEvidences, &evidence("e", "n", "b0000000-0000-4000-8000-000000000001", "PowerOff"), at(0));
+    assert_eq!(describe(&decide_at(&world, &node_key("n"), at(1), &config())), ["remove web-0 because Fenced"]);
 }

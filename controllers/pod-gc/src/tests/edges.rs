@@ -62,11 +62,7 @@ fn a_terminated_pod_is_left_to_the_node_rules_if_its_node_is_out_of_service_prov
         assert_eq!(describe(&decide_at(&world, &Key::Terminated, at(1), &all)), expected, "{says}");
     }
     let world = World::listed();
-    world.apply(
-        Kind::Nodes,
-        &json!({ "metadata": { "name": "n", "uid": "u", "resourceVersion": "x" } }),
-        at(0),
-    );
+    world.apply(Kind::Nodes, &json!({ "metadata": { "name": "n", "uid": "u", "resourceVersion": "x" } }), at(0));
     world.apply(Kind::Pods, &pod("web-0").on("n").terminated(), at(0));
     let all = Config { terminated_threshold: Some(0), ..config() };
     assert_eq!(decide_at(&world, &Key::Terminated, at(1), &all), Decision::default(), "not to be read");

@@ -82,10 +82,7 @@ fn without_our_own_kinds_there_is_no_evidence_and_other_rules_work() {
     world.apply(Kind::Nodes, &node("n").tainted(), at(0));
     world.apply(Kind::Pods, &pod("web-0").on("n").running().terminating(), at(0));
     let trusting = Config { trust_out_of_service_taint: true, ..config() };
-    assert_eq!(
-        describe(&decide_at(&world, &node_key("n"), at(1), &trusting)),
-        ["remove web-0 because OutOfService"]
-    );
+    assert_eq!(describe(&decide_at(&world, &node_key("n"), at(1), &trusting)), ["remove web-0 because OutOfService"]);
 }
 
 /// Evidence was withdrawn, but the taint that had been added for it went on releasing pods.

@@ -56,19 +56,11 @@ fn a_running_kubelet_without_a_node_has_five_minutes_to_register() {
 fn a_missing_node_is_checked_every_ten_seconds_and_at_the_end_of_its_quarantine() {
     let world = orphan();
     for (now, again) in [(1, 11), (20, 30), (30, 40), (31, 41), (35, 41), (40, 41)] {
-        assert_eq!(
-            decide_at(&world, &node_key("gone"), at(now), &config()).requeue_at,
-            Some(at(again)),
-            "at {now}"
-        );
+        assert_eq!(decide_at(&world, &node_key("gone"), at(now), &config()).requeue_at, Some(at(again)), "at {now}");
     }
     world.apply(Kind::NodeLeases, &lease("gone", 0), at(30));
     for (now, again) in [(31, 41), (60, 70), (61, 70), (69, 70), (70, 71), (90, 91)] {
-        assert_eq!(
-            decide_at(&world, &node_key("gone"), at(now), &config()).requeue_at,
-            Some(at(again)),
-            "at {now}"
-        );
+        assert_eq!(decide_at(&world, &node_key("gone"), at(now), &config()).requeue_at, Some(at(again)), "at {now}");
     }
 }
 

@@ -72,8 +72,7 @@ fn a_phase_without_proof_is_held_and_does_not_hold_up_the_others() {
     for older in [lying, odd] {
         world.apply(Kind::Pods, &made_at("2025-01-01T00:00:00Z", older), at(0));
     }
-    let decision =
-        decide_at(&world, &Key::Terminated, at(1), &Config { terminated_threshold: Some(5), ..config() });
+    let decision = decide_at(&world, &Key::Terminated, at(1), &Config { terminated_threshold: Some(5), ..config() });
     assert_eq!(
         describe(&decision),
         ["remove evicted because KubeletTerminated", "remove old because KubeletTerminated"]

@@ -110,11 +110,7 @@ mod tests {
         ];
         assert_eq!(
             rendered(&text.concat()),
-            [
-                "! pod/ns/a still exists: evicted, terminates within 5s",
-                "✖ node/n stopped after 2s: 1 gone, 3 left",
-                ""
-            ]
+            ["! pod/ns/a still exists: evicted, terminates within 5s", "✖ node/n stopped after 2s: 1 gone, 3 left", ""]
         );
     }
 

@@ -158,9 +158,7 @@ impl PlaceItem {
     fn from_place(place: &Place) -> Self {
         let (node, reason, message) = match place {
             Place::Node { name, unchecked: false } => (Some(name.clone()), "Fits", String::new()),
-            Place::Node { name, unchecked: true } => {
-                (Some(name.clone()), "FitsPerhaps", NOT_CHECKED.to_owned())
-            }
+            Place::Node { name, unchecked: true } => (Some(name.clone()), "FitsPerhaps", NOT_CHECKED.to_owned()),
             Place::Nowhere(why) => (None, "FitsNowhere", why.clone()),
             Place::SameNode => (None, "ComesBack", COMES_BACK.to_owned()),
             Place::NotRecreated => (None, "NotMadeAgain", "nothing recreates it".to_owned()),
@@ -176,8 +174,7 @@ const NOT_CHECKED: &str = "has affinity, spread or volumes, which were not check
 /// "9 now, 2 after one another, 1 blocked, 2 stay".
 #[must_use]
 pub fn summary(summary: &Summary) -> String {
-    let Summary { now, later, nowhere, back, waiting_for_budget: waiting, blocked, unsafe_, ending, staying } =
-        summary;
+    let Summary { now, later, nowhere, back, waiting_for_budget: waiting, blocked, unsafe_, ending, staying } = summary;
     let parts = [
         (now, "now"),
         (later, "one after another"),
@@ -189,18 +186,14 @@ pub fn summary(summary: &Summary) -> String {
         (ending, "terminating already"),
         (staying, "staying"),
     ];
-    let parts: Vec<String> = parts
-        .iter()
-        .filter(|(count, _)| **count > 0)
-        .map(|(count, what)| format!("{count} {what}"))
-        .collect();
+    let parts: Vec<String> =
+        parts.iter().filter(|(count, _)| **count > 0).map(|(count, what)| format!("{count} {what}")).collect();
     parts.join(", ")
 }
 
 fn row_cells(row: &Row, paint: Paint) -> (Tone, Vec<String>) {
-    let lost = row.loses.is_some()
-        || row.may_come_back
-        || matches!(row.place, Some(Place::Nowhere(_) | Place::NotRecreated));
+    let lost =
+        row.loses.is_some() || row.may_come_back || matches!(row.place, Some(Place::Nowhere(_) | Place::NotRecreated));
     let tone = match row.action {
         Action::Evict if lost => Tone::Attention,
         Action::Evict => Tone::Good,
@@ -254,9 +247,7 @@ pub fn page(plans: &[Plan], missing: &[AccessRight], next: &str, paint: Paint) -
     let rows = || plans.iter().flat_map(|plan| &plan.rows);
     let mut notes = String::new();
     if rows().next().is_some() {
-        notes.push_str(
-            "\nBY: \"dry run\" is the API server's own answer, \"listed\" is calculated from its objects. ",
-        );
+        notes.push_str("\nBY: \"dry run\" is the API server's own answer, \"listed\" is calculated from its objects. ");
         notes.push_str("GOES TO is a fit check of requests, labels and taints");
         let unseen = |row: &Row| matches!(row.place, Some(Place::Node { unchecked: true, .. }));
         notes.push_str(if rows().any(unseen) { "; \"?\" " } else { ".\n" });
@@ -358,8 +349,7 @@ fn describe_start(stops: &[&Plan], begin: &str, anyway: &str) -> String {
         (Some("--delete-emptydir-data"), "evicts what loses its data"),
         (None, ""),
     ] {
-        let of_flag =
-            |row: &&&Row| flag.map_or(row.reason == "Unreadable", |flag| row.message.contains(flag));
+        let of_flag = |row: &&&Row| flag.map_or(row.reason == "Unreadable", |flag| row.message.contains(flag));
         let skips = skip_flags(needs_consent.iter().filter(of_flag).copied());
         match flag {
             _ if skips.is_empty() => {}
@@ -409,9 +399,8 @@ fn skip_flags<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
 
 fn describe_remedies<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
     let budgets: BTreeSet<_> = rows.filter_map(|row| row.budget.as_ref()).collect();
-    let remedy = |budget: &BudgetKey| {
-        format!("\nWays out: pod-safety explain pdb -n {} {}", budget.namespace, budget.name)
-    };
+    let remedy =
+        |budget: &BudgetKey| format!("\nWays out: pod-safety explain pdb -n {} {}", budget.namespace, budget.name);
     budgets.into_iter().map(remedy).collect()
 }
 
@@ -476,8 +465,7 @@ Nothing was changed. To do it: add --apply with a flag for each pod that needs y
 
     #[test]
     fn missing_rights_are_named_in_one_line() {
-        let missing =
-            [pod_safety_drain::right("list", "nodes"), pod_safety_drain::right("get", "daemonsets")];
+        let missing = [pod_safety_drain::right("list", "nodes"), pod_safety_drain::right("get", "daemonsets")];
         let text = page(&[planned()], &missing, "", Paint::plain());
         assert!(
             text.contains("! The plan rests on what you may read: you may not list nodes, get daemonsets.\n"),
@@ -487,8 +475,7 @@ Nothing was changed. To do it: add --apply with a flag for each pod that needs y
 
     #[test]
     fn documents_have_enum_names_and_no_empty_fields() {
-        let document =
-            serde_json::to_value(Document::from_plan(&planned(), &[], &Target::default())).unwrap();
+        let document = serde_json::to_value(Document::from_plan(&planned(), &[], &Target::default())).unwrap();
         assert_eq!(document["kind"], "DrainPlan");
         assert_eq!(document["verdict"], "Blocked");
         assert_eq!(

@@ -38,7 +38,9 @@ pub(super) fn describe_requests(plan: &Plan, paint: Paint) -> String {
     if !plan.requests || tried.is_empty() {
         return String::new();
     }
-    let mut text = "\nEvictions are requested (EvictionRequest), and sent directly if no controller answers within 10s.\n".to_owned();
+    let mut text =
+        "\nEvictions are requested (EvictionRequest), and sent directly if no controller answers within 10s.\n"
+            .to_owned();
     for row in tried {
         let line = match &row.method {
             EvictionMethod::Direct(why) => format!("  pod/{} is evicted directly: {why}", row.pod),
@@ -65,9 +67,7 @@ pub fn describe_withdrawn(done: &Withdrawn) -> String {
     let pods: Vec<&str> = done.pods.iter().map(String::as_str).collect();
     let unrecorded = match done.unrecorded {
         0 => String::new(),
-        count => format!(
-            ". No controller has recorded that of {count} within 30s, and they are deleted all the same"
-        ),
+        count => format!(". No controller has recorded that of {count} within 30s, and they are deleted all the same"),
     };
     let many = pluralize(pods.len(), "EvictionRequest");
     sanitize::line(&format!("{many} withdrawn and deleted: {}{unrecorded}", pods.join(" "))).into_owned()

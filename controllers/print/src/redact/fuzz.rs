@@ -6,8 +6,7 @@ use serde_json::json;
 use super::*;
 
 const LETTERS: &[&str] = &[
-    "p", "W", "7", "k", "/", "+", "-", "_", ".", "!", "#", "$", "*", ":", "=", ";", ",", "&", "?", "{", "]",
-    "'", "\\",
+    "p", "W", "7", "k", "/", "+", "-", "_", ".", "!", "#", "$", "*", ":", "=", ";", ",", "&", "?", "{", "]", "'", "\\",
 ];
 
 const AROUND: &[&str] = &[
@@ -66,16 +65,12 @@ fn attack_credentials_are_redacted_in_every_spelling() {
         let (plain, any) = (secret(draw, &LETTERS[..PLAIN]), secret(draw, LETTERS));
         let before = draw.text(AROUND);
         // After an open quote all the rest is its text.
-        let before =
-            if before.matches(['"', '\'']).count() % 2 == 0 { before } else { format!("{before}\n") };
+        let before = if before.matches(['"', '\'']).count() % 2 == 0 { before } else { format!("{before}\n") };
         for (spelled, secret) in spellings(&plain, &any) {
             let clean = redact_text(&format!("{before} {spelled} behind"));
             let end = json!(secret).to_string();
             let end = &end[end.len() - 5..end.len() - 1];
-            assert!(
-                !clean.contains(&secret) && !clean.contains(end),
-                "{spelled:?} behind {before:?}: {clean:?}"
-            );
+            assert!(!clean.contains(&secret) && !clean.contains(end), "{spelled:?} behind {before:?}: {clean:?}");
             assert!(clean.ends_with("behind"), "{spelled:?}: {clean:?}");
         }
     });

@@ -4,10 +4,8 @@ use pod_safety_fuzz::fuzz;
 
 use super::*;
 
-const PIECES: &[&str] = &[
-    "1", "30", "1.5", "h", "m", "s", "ms", "us", "µs", "ns", "-", "0", ".", " ", "day", "PT", "ago",
-    "9999999",
-];
+const PIECES: &[&str] =
+    &["1", "30", "1.5", "h", "m", "s", "ms", "us", "µs", "ns", "-", "0", ".", " ", "day", "PT", "ago", "9999999"];
 
 /// Parsed as Go's `time.ParseDuration` does, in nanoseconds.
 fn of_go(text: &str) -> Option<f64> {
@@ -22,8 +20,7 @@ fn of_go(text: &str) -> Option<f64> {
     while !rest.is_empty() {
         let end = rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.')?;
         let (number, behind) = rest.split_at(end);
-        let end =
-            behind.find(|letter: char| letter.is_ascii_digit() || letter == '.').unwrap_or(behind.len());
+        let end = behind.find(|letter: char| letter.is_ascii_digit() || letter == '.').unwrap_or(behind.len());
         let (unit, behind) = behind.split_at(end);
         let each = match unit {
             "h" => 3.6e12,
@@ -50,12 +47,8 @@ fn a_duration_is_read_as_go_reads_it() {
         {
             let Ok(read) = read else { continue };
             assert!((least..=most).contains(&SignedDuration::try_from(read).unwrap()), "{text:?}");
-            let of_go =
-                of_go(&text).unwrap_or_else(|| panic!("{text:?} is read as {read:?}, and Go refuses it"));
-            assert!(
-                (read.as_secs_f64() * 1e9 - of_go).abs() <= 1.0 + of_go * 1e-9,
-                "{text:?}: {read:?}, {of_go}"
-            );
+            let of_go = of_go(&text).unwrap_or_else(|| panic!("{text:?} is read as {read:?}, and Go refuses it"));
+            assert!((read.as_secs_f64() * 1e9 - of_go).abs() <= 1.0 + of_go * 1e-9, "{text:?}: {read:?}, {of_go}");
         }
     });
 }

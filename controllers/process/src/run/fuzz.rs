@@ -54,10 +54,7 @@ fn flags_of_any_form_are_refused_or_give_settings_that_can_work() {
         let Some(config) = parse_config(&arguments) else { return };
         if let Some(lease) = &config.lease {
             let LeaseConfig { lease_duration, renew_deadline, retry_period, .. } = lease;
-            assert!(
-                lease_duration > renew_deadline && renew_deadline > retry_period,
-                "{arguments:?}: {lease:?}"
-            );
+            assert!(lease_duration > renew_deadline && renew_deadline > retry_period, "{arguments:?}: {lease:?}");
             assert!(is_kubernetes_name(&lease.name) && is_kubernetes_name(&lease.namespace), "{lease:?}");
         }
         let nodes = &config.node_lifecycle;
@@ -66,9 +63,8 @@ fn flags_of_any_form_are_refused_or_give_settings_that_can_work() {
         }
         assert!(nodes.rates.unhealthy > 0.0 && nodes.rates.unhealthy <= 1.0, "{arguments:?}");
         assert!(config.fencing_namespaces.iter().all(|name| is_kubernetes_name(name)), "{arguments:?}");
-        let twice = registry::parse_list(
-            &config.controllers.iter().map(|name| name.as_str().to_owned()).collect::<Vec<_>>(),
-        );
+        let twice =
+            registry::parse_list(&config.controllers.iter().map(|name| name.as_str().to_owned()).collect::<Vec<_>>());
         assert_eq!(twice.unwrap(), config.controllers, "{arguments:?}");
     });
 }

@@ -73,10 +73,7 @@ mod tests {
             given(&["--profiling", "--feature-gates=A=true", "--feature-gates=B=false"]),
             ["--feature-gates", "--profiling"]
         );
-        assert_eq!(
-            given(&["--use-service-account-credentials=false"]),
-            ["--use-service-account-credentials"]
-        );
+        assert_eq!(given(&["--use-service-account-credentials=false"]), ["--use-service-account-credentials"]);
     }
 
     #[test]

@@ -158,8 +158,7 @@ mod tests {
     fn a_rate_of_zero_never_taints_a_node() {
         for zero in ["0", "-0", "0.0"] {
             let flag = |name: &str| format!("--{name}={zero}");
-            let rates =
-                read(&[&flag("node-eviction-rate"), &flag("secondary-node-eviction-rate")]).unwrap().rates;
+            let rates = read(&[&flag("node-eviction-rate"), &flag("secondary-node-eviction-rate")]).unwrap().rates;
             assert_eq!((rates.normal, rates.disrupted), (0.0, 0.0));
         }
     }

@@ -53,16 +53,10 @@ pub(super) struct PodArgs {
 
 impl PodArgs {
     pub(super) fn into_config(self) -> Result<Config, BadFlags> {
-        let Self {
-            terminated_pod_gc_threshold,
-            pod_gc_quarantine,
-            trust_out_of_service_taint,
-            agent_reports_from,
-        } = self;
+        let Self { terminated_pod_gc_threshold, pod_gc_quarantine, trust_out_of_service_taint, agent_reports_from } =
+            self;
         Ok(Config {
-            terminated_threshold: usize::try_from(terminated_pod_gc_threshold)
-                .ok()
-                .filter(|&threshold| threshold > 0),
+            terminated_threshold: usize::try_from(terminated_pod_gc_threshold).ok().filter(|&threshold| threshold > 0),
             quarantine: pod_gc_quarantine,
             trust_out_of_service_taint,
             agent_reports: optional_name("agent-reports-from", agent_reports_from)?,

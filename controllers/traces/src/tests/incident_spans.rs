@@ -132,10 +132,7 @@ fn a_confirmation_without_a_policy_makes_an_incident() {
     world.put(Kind::FenceEvidences, confirmation, at(300));
     let released = Release { at: moment(301_000), ..release() };
     let spans = spans_of(&world, std::slice::from_ref(&released), &[]);
-    assert_eq!(
-        lines(&spans),
-        ["?/detect 10000 60000", "?/evidence 300000 300000", "?/force delete 300000 301000"]
-    );
+    assert_eq!(lines(&spans), ["?/detect 10000 60000", "?/evidence 300000 300000", "?/force delete 300000 301000"]);
     world.put(Kind::Nodes, node(NEXT_BOOT, "True", 900), at(900));
     let spans = spans_of(&world, &[released], &[]);
     assert_eq!(lines(&spans).last().map(String::as_str), Some("-/incident 10000 900000"));
@@ -193,9 +190,7 @@ fn attack_texts_of_other_clients_do_not_enlarge_spans_or_traces() {
     assert!(spans.len() < 20 * 2 + 16 + MAX_RELEASES + 5, "{} spans", spans.len());
     let fits = |text: &str| text.len() <= MAX_TEXT_LENGTH && !text.contains(['\n', '\u{1b}', '\u{202e}']);
     for span in &spans {
-        assert!(
-            span.attributes.len() < 12 && span.events.len() <= 32 && span.error.as_deref().is_none_or(fits)
-        );
+        assert!(span.attributes.len() < 12 && span.events.len() <= 32 && span.error.as_deref().is_none_or(fits));
         for attribute in span.attributes.iter().chain(span.events.iter().flat_map(|one| &one.attributes)) {
             let fits = match &attribute.value {
                 AttributeValue::Text(text) => fits(text),

@@ -34,11 +34,7 @@ impl Leader {
             &env,
             Arc::new(move |_, path: &str, _| {
                 counted.fetch_add(1, Ordering::Relaxed);
-                if path.starts_with("/api/v1/events") {
-                    (200, events.clone())
-                } else {
-                    (200, json!({ "items": [] }))
-                }
+                if path.starts_with("/api/v1/events") { (200, events.clone()) } else { (200, json!({ "items": [] })) }
             }),
         );
         let sources = Sources {
@@ -87,10 +83,7 @@ async fn each_span_is_exported_once_when_it_is_recorded() {
     let (world, collector) = (lost(), Collector::start(&Env::real(1)).await.unwrap());
     let leader = Leader::after(0, &world, &collector, &[]);
     until("the loss is exported", || collector.spans().len() == 6).await;
-    assert_eq!(
-        names(&collector.spans()),
-        ["detect", "gates", "order off", "status checks", "evidence", "taint"]
-    );
+    assert_eq!(names(&collector.spans()), ["detect", "gates", "order off", "status checks", "evidence", "taint"]);
     leader.journal.write(Record {
         at: Env::real(1).clock.wall(),
         controller: "pod-gc",
@@ -158,16 +151,12 @@ async fn rejected_and_dropped_spans_are_counted() {
     let (world, collector) = (lost(), Collector::start(&Env::real(1)).await.unwrap());
     collector.set_response(400, Vec::new());
     let leader = Leader::after(0, &world, &collector, &[]);
-    until("the spans were rejected", || {
-        leader.metric("pod_safety_trace_spans_total{outcome=\"rejected\"} 6")
-    })
-    .await;
+    until("the spans were rejected", || leader.metric("pod_safety_trace_spans_total{outcome=\"rejected\"} 6")).await;
     collector.set_response(503, Vec::new());
     back(&world);
     until("more spans wait", || collector.heads().len() > 1).await;
     world.remove(Kind::NodeFences, "uid-n-1", at(300));
     world.remove(Kind::FenceEvidences, "uid-e", at(300));
-    until("the spans were dropped", || leader.metric("pod_safety_trace_spans_total{outcome=\"dropped\"} 3"))
-        .await;
+    until("the spans were dropped", || leader.metric("pod_safety_trace_spans_total{outcome=\"dropped\"} 3")).await;
     assert!(collector.spans().is_empty());
 }

@@ -15,8 +15,7 @@ fn lost() -> Fixture {
     let mut fixture = Fixture::new();
     fixture.config.backends = classes(&["d"]);
     fixture.lease("v", Some(A), false);
-    fixture
-        .pod("p", Some("a"), "c", |pod| pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:01:00Z"));
+    fixture.pod("p", Some("a"), "c", |pod| pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:01:00Z"));
     fixture.attachment("v", "a", true);
     fixture.node("a", |node| {
         not_ready(node);
@@ -63,11 +62,7 @@ fn a_volume_that_was_never_attached_never_counts_as_detached() {
     fixture.lease("v", Some(A), true);
     assert_eq!(fixture.describe_volume(), ["VolumeUnproved"]);
     fixture.attachment("v", "a", false);
-    assert_eq!(
-        fixture.describe_volume(),
-        ["refuse but to detach from a", "VolumeUnproved"],
-        "attached after all"
-    );
+    assert_eq!(fixture.describe_volume(), ["refuse but to detach from a", "VolumeUnproved"], "attached after all");
 }
 
 /// Planted bugs: a volume of any driver, a denial of any node, an attachment of any incarnation counts.
@@ -99,19 +94,11 @@ fn a_holder_that_reports_again_before_the_detachment_keeps_the_volume() {
 fn pods_of_the_former_holder_do_not_get_the_volume_back_and_the_next_holder_does() {
     let mut fixture = detached();
     fixture.lease_to_detach("v", None, "a");
-    assert_eq!(
-        fixture.describe_volume(),
-        ["VolumeDetached"],
-        "its last report has it mounted: that is no use"
-    );
+    assert_eq!(fixture.describe_volume(), ["VolumeDetached"], "its last report has it mounted: that is no use");
     waits(&mut fixture);
     assert_eq!(fixture.describe_volume(), [format!("take {B} refused but to detach from a")]);
     fixture.lease_to_detach("v", Some(B), "a");
-    assert_eq!(
-        fixture.describe_volume(),
-        ["VolumeDetached"],
-        "attach/detach would give it to the pod on a, too"
-    );
+    assert_eq!(fixture.describe_volume(), ["VolumeDetached"], "attach/detach would give it to the pod on a, too");
     fixture.attachment("v", "b", true);
     assert_eq!(fixture.describe_volume(), ["VolumeDetached"]);
     // The node reports again: the volume that it reports as mounted has no disk behind it.
@@ -167,8 +154,7 @@ fn a_pod_behind_the_gate_does_not_wait_for_one_that_lost_its_volume() {
 fn a_tainted_or_deleted_node_is_relieved_in_the_same_way() {
     let mut fixture = detached();
     fixture.node("a", |node| {
-        node["spec"]["taints"] =
-            json!([{ "key": "node.kubernetes.io/out-of-service", "effect": "NoExecute" }]);
+        node["spec"]["taints"] = json!([{ "key": "node.kubernetes.io/out-of-service", "effect": "NoExecute" }]);
         in_use(node);
     });
     assert_eq!(fixture.describe_volume()[0], "break: detached refused but to detach from a");

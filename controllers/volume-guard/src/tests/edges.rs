@@ -81,11 +81,7 @@ fn a_report_while_the_node_is_deleted_starts_the_quarantine_again() {
     };
     let words = |all: &[&str]| all.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
     let due = 3 + QUARANTINE;
-    assert_eq!(
-        again(&fixture, due - 1),
-        (words(&["refuse", "VolumeUnproved"]), Some(at(due))),
-        "not asked yet"
-    );
+    assert_eq!(again(&fixture, due - 1), (words(&["refuse", "VolumeUnproved"]), Some(at(due))), "not asked yet");
     assert_eq!(again(&fixture, due), (words(&["refuse", "witness a", "VolumeUnproved"]), Some(at(due + 1))));
     fixture.world.record_absence_read("a", at(due));
     assert_eq!(
@@ -94,11 +90,7 @@ fn a_report_while_the_node_is_deleted_starts_the_quarantine_again() {
     );
     fixture.lease("v", Some(A), true);
     let after = due + QUARANTINE;
-    assert_eq!(
-        describe(&fixture.decide_volume("v", after)),
-        ["VolumeUnproved"],
-        "its pod was not asked to end yet"
-    );
+    assert_eq!(describe(&fixture.decide_volume("v", after)), ["VolumeUnproved"], "its pod was not asked to end yet");
     fixture.world.remove(Kind::Pods, "uid-p", at(after));
     let free = after + DEFAULT_GRACE.unsigned_abs() + QUARANTINE;
     assert_eq!(
@@ -168,8 +160,7 @@ fn a_ready_node_with_the_taint_is_not_relieved_by_evidence_about_its_storage() {
     fixture.attachment("v", "a", true);
     fixture.node("a", |node| {
         in_use(node);
-        node["spec"]["taints"] =
-            json!([{ "key": "node.kubernetes.io/out-of-service", "effect": "NoExecute" }]);
+        node["spec"]["taints"] = json!([{ "key": "node.kubernetes.io/out-of-service", "effect": "NoExecute" }]);
     });
     let proof = json!({
         "metadata": { "name": "proof", "uid": "uid-proof" },
@@ -212,8 +203,7 @@ fn a_free_volume_used_on_a_ready_node_with_the_taint_is_acquired_and_denied_in_o
     fixture.pod("p", Some("a"), "c", |_| ());
     assert_eq!(fixture.describe_volume(), [format!("take {A}")]);
     fixture.node("a", |node| {
-        node["spec"]["taints"] =
-            json!([{ "key": "node.kubernetes.io/out-of-service", "effect": "NoExecute" }]);
+        node["spec"]["taints"] = json!([{ "key": "node.kubernetes.io/out-of-service", "effect": "NoExecute" }]);
     });
     assert_eq!(fixture.describe_volume(), [format!("take {A} refused")]);
 }
@@ -401,11 +391,8 @@ fn a_node_waits_for_a_volume_or_writes_to_it() {
         if attached {
             fixture.attachment("v", "b", false);
         }
-        let expected = if writes {
-            "VolumeOnSeveralNodes"
-        } else {
-            "take a/uid-a/b0000000-0000-4000-8000-000000000001/-"
-        };
+        let expected =
+            if writes { "VolumeOnSeveralNodes" } else { "take a/uid-a/b0000000-0000-4000-8000-000000000001/-" };
         assert_eq!(fixture.describe_volume(), [expected], "{sentence}");
     }
 }

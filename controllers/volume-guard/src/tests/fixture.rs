@@ -55,12 +55,8 @@ fn change(change: &VolumeChange) -> String {
             format!("break by {proof}, replaced")
         }
         VolumeChange::Revoke { basis: RevocationBasis::NodeGone, .. } => "break: node gone".to_owned(),
-        VolumeChange::Revoke { basis: RevocationBasis::Rebooted, next: None, .. } => {
-            "break: rebooted".to_owned()
-        }
-        VolumeChange::Revoke {
-            basis: RevocationBasis::Rebooted, next: Some(next), denial: refused, ..
-        } => {
+        VolumeChange::Revoke { basis: RevocationBasis::Rebooted, next: None, .. } => "break: rebooted".to_owned(),
+        VolumeChange::Revoke { basis: RevocationBasis::Rebooted, next: Some(next), denial: refused, .. } => {
             format!("break: rebooted, to {next}{}", and(refused))
         }
         VolumeChange::DeleteLease => "forget".to_owned(),
@@ -98,8 +94,7 @@ impl Fixture {
 
     pub(super) fn node(&mut self, name: &str, change: impl FnOnce(&mut Value)) {
         let labels = json!({ "kubernetes.io/hostname": format!("host-{name}") });
-        let node =
-            objects::node(name).labels(labels).ready("True").boot("b0000000-0000-4000-8000-000000000001");
+        let node = objects::node(name).labels(labels).ready("True").boot("b0000000-0000-4000-8000-000000000001");
         self.put(Kind::Nodes, node.set("/status/nodeInfo/systemUUID", json!("m")).modify(change), at(1));
     }
 
@@ -119,13 +114,7 @@ impl Fixture {
     }
 
     /// A running pod there with this claim.
-    pub(super) fn pod(
-        &mut self,
-        name: &str,
-        node: Option<&str>,
-        claim: &str,
-        change: impl FnOnce(&mut Value),
-    ) {
+    pub(super) fn pod(&mut self, name: &str, node: Option<&str>, claim: &str, change: impl FnOnce(&mut Value)) {
         let pod = objects::pod(name).using_claim(claim);
         let pod = node.map_or(pod.clone().phase("Pending"), |node| pod.on(node).running());
         self.put(Kind::Pods, pod.modify(change), at(1));

@@ -43,8 +43,7 @@ fn a_pod_waits_while_the_holder_unmounts() {
     let mut fixture = Fixture::new();
     fixture.gated("q", "c");
     fixture.lease("v", Some(A), false);
-    fixture
-        .pod("p", Some("a"), "c", |pod| pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z"));
+    fixture.pod("p", Some("a"), "c", |pod| pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z"));
     assert_eq!(gate(&fixture, "q"), ["WaitsForVolume"]);
 }
 
@@ -95,11 +94,7 @@ fn a_pod_with_volumes_on_two_nodes_is_held() {
         ]);
     });
     for (volume, claim, node) in [("v", "c", "a"), ("w", "d", "b")] {
-        fixture.lease(
-            volume,
-            Some(&format!("{node}/uid-{node}/b0000000-0000-4000-8000-000000000001/-")),
-            false,
-        );
+        fixture.lease(volume, Some(&format!("{node}/uid-{node}/b0000000-0000-4000-8000-000000000001/-")), false);
         fixture.pod(&format!("user-{node}"), Some(node), claim, |_| ());
     }
     let decision = fixture.decide_pod("q", 2);
@@ -125,8 +120,7 @@ fn a_terminating_pod_or_one_without_our_gate_is_left_alone() {
 fn an_unschedulable_pod_does_not_hold_back_the_next_pod_of_an_attachable_volume() {
     let conditions = |status: &'static str, reason: &'static str| {
         move |pod: &mut serde_json::Value| {
-            pod["status"]["conditions"] =
-                json!([{ "type": "PodScheduled", "status": status, "reason": reason }]);
+            pod["status"]["conditions"] = json!([{ "type": "PodScheduled", "status": status, "reason": reason }]);
         }
     };
     for (what, change, expected) in [

@@ -55,17 +55,15 @@ fn a_pod_that_its_kubelet_removed_and_a_finalizer_keeps_uses_nothing() {
     let mut fixture = held();
     fixture.pod("p", Some("a"), "c", |pod| {
         ended(pod);
-        let kept = Obj(pod.take())
-            .terminating()
-            .set("/metadata/finalizers", json!(["batch.kubernetes.io/job-tracking"]));
+        let kept =
+            Obj(pod.take()).terminating().set("/metadata/finalizers", json!(["batch.kubernetes.io/job-tracking"]));
         *pod = kept.set("/metadata/deletionGracePeriodSeconds", json!(30)).0;
     });
     assert!(fixture.describe_volume().is_empty());
     fixture.pod("p", Some("a"), "c", |pod| {
         ended(pod);
-        let kept = Obj(pod.take())
-            .terminating()
-            .set("/metadata/finalizers", json!(["batch.kubernetes.io/job-tracking"]));
+        let kept =
+            Obj(pod.take()).terminating().set("/metadata/finalizers", json!(["batch.kubernetes.io/job-tracking"]));
         *pod = kept.set("/metadata/deletionGracePeriodSeconds", json!(0)).0;
     });
     assert_eq!(fixture.describe_volume(), ["release"]);
@@ -138,11 +136,7 @@ fn a_pod_removed_while_it_runs_releases_nothing() {
     assert_eq!(fixture.describe_volume(), ["VolumeUnconfirmed"]);
     let later = 2 + NO_REPORT_GRACE.as_secs();
     assert_eq!(describe(&fixture.decide_volume("v", later - 1)), ["VolumeUnconfirmed"]);
-    assert_eq!(
-        describe(&fixture.decide_volume("v", later)),
-        ["release"],
-        "a healthy kubelet terminates removed pods"
-    );
+    assert_eq!(describe(&fixture.decide_volume("v", later)), ["release"], "a healthy kubelet terminates removed pods");
 }
 
 /// A kubelet that reports other volumes of the driver, and not this one, has unmounted it: older states were received
@@ -208,10 +202,7 @@ fn a_holder_that_may_still_write_keeps_it_and_admission_denies_all_others() {
     let doubts: [fn(&mut serde_json::Value); 3] = [
         not_ready,
         |node| node["status"]["conditions"][0]["status"] = json!("False"),
-        |node| {
-            node["spec"]["taints"] =
-                json!([{ "key": "node.kubernetes.io/out-of-service", "effect": "NoExecute" }])
-        },
+        |node| node["spec"]["taints"] = json!([{ "key": "node.kubernetes.io/out-of-service", "effect": "NoExecute" }]),
     ];
     for doubt in doubts {
         let mut fixture = held();
@@ -222,11 +213,7 @@ fn a_holder_that_may_still_write_keeps_it_and_admission_denies_all_others() {
         fixture.world.remove(Kind::Pods, "uid-p", at(2));
         fixture.pod("q", Some("b"), "c", |pod| pod["status"] = json!({ "phase": "Pending" }));
         let decision = fixture.describe_volume();
-        assert_eq!(
-            decision[..2],
-            ["VolumeUnproved", "WaitsForVolume"],
-            "the removal of the pod proves nothing"
-        );
+        assert_eq!(decision[..2], ["VolumeUnproved", "WaitsForVolume"], "the removal of the pod proves nothing");
         fixture.node("a", |_| ());
         fixture.pod("p", Some("a"), "c", |_| ());
         assert_eq!(fixture.describe_volume(), ["allow"]);
@@ -310,10 +297,7 @@ fn the_next_boot_of_a_holder_becomes_the_holder_only_on_the_same_node() {
 fn bug_a_volume_had_no_holder_between_two_boots_of_its_node() {
     let mut fixture = held();
     fixture.node("a", |node| node["status"]["nodeInfo"]["bootID"] = json!(NEXT_BOOT));
-    assert_eq!(
-        fixture.describe_volume(),
-        ["break: rebooted, to a/uid-a/b0000000-0000-4000-8000-000000000002/uid-p"]
-    );
+    assert_eq!(fixture.describe_volume(), ["break: rebooted, to a/uid-a/b0000000-0000-4000-8000-000000000002/uid-p"]);
     fixture.world.remove(Kind::Pods, "uid-p", at(2));
     assert_eq!(fixture.describe_volume(), ["break: rebooted"]);
 }
@@ -460,8 +444,7 @@ fn bug_an_attachment_alone_made_a_reporting_node_the_holder() {
 fn bug_the_volume_of_a_tainted_node_without_a_report_was_never_released() {
     let mut fixture = held();
     fixture.node("a", |node| {
-        node["spec"]["taints"] =
-            json!([{ "key": "node.kubernetes.io/out-of-service", "effect": "NoExecute" }]);
+        node["spec"]["taints"] = json!([{ "key": "node.kubernetes.io/out-of-service", "effect": "NoExecute" }]);
     });
     fixture.lease("v", Some(A), true);
     fixture.world.remove(Kind::Pods, "uid-p", at(2));
@@ -498,11 +481,7 @@ fn bug_the_volume_of_a_deleted_node_was_free_when_the_claim_of_its_running_pod_w
     assert_eq!(describe(&fixture.decide_volume("v", over)), ["VolumeUnproved"]);
     fixture.world.remove(Kind::Pods, "uid-p", at(5));
     let free = 5 + DEFAULT_GRACE.unsigned_abs() + QUARANTINE;
-    assert_eq!(
-        describe(&fixture.decide_volume("v", free - 1)),
-        ["VolumeUnproved"],
-        "its kubelet may just see that"
-    );
+    assert_eq!(describe(&fixture.decide_volume("v", free - 1)), ["VolumeUnproved"], "its kubelet may just see that");
     assert_eq!(describe(&fixture.decide_volume("v", free)), ["break: node gone"]);
 }
 

@@ -67,8 +67,7 @@ fn no_decision_is_made_from_a_cache_older_than_150_seconds() {
     );
     fixture.world.confirm_all(at(100));
     for key in [volume, pod] {
-        let decided =
-            |now: u64| super::super::decide(&key, &fixture.world.read().view(), at(now), &fixture.config);
+        let decided = |now: u64| super::super::decide(&key, &fixture.world.read().view(), at(now), &fixture.config);
         assert!(!describe(&decided(250)).contains(&"Stale".to_owned()), "{key:?}");
         assert_eq!(describe(&decided(251)), ["Stale"], "{key:?}");
         assert_eq!(decided(251).requeue_at, Some(at(251 + 60)), "{key:?}");

@@ -42,8 +42,7 @@ fn a_hold_names_the_remedy_for_a_former_incarnation_and_for_one_without_a_boot()
         let message = fixture.decide_volume("v", 2).holds[0].1.to_string();
         assert!(message.contains(words), "{words}: {message}");
     };
-    let former =
-        "pod-safety confirm-down a --uid uid-a --boot b0000000-0000-4000-8000-000000000001 --reason TEXT";
+    let former = "pod-safety confirm-down a --uid uid-a --boot b0000000-0000-4000-8000-000000000001 --reason TEXT";
     says(&replaced(|_| ()), former);
     let silent = |node: &mut Value| node["status"]["nodeInfo"]["bootID"] = json!("7");
     says(&replaced(silent), "kubectl -n pod-safety-volumes delete lease v");
@@ -58,11 +57,7 @@ fn a_hold_names_the_remedy_for_a_former_incarnation_and_for_one_without_a_boot()
 fn attack_evidence_about_another_incarnation_than_the_holders_revokes_no_lease() {
     type Change = fn(&mut Value);
     let about: [(&str, Change, Change); 7] = [
-        (
-            "an incarnation that never acquired it",
-            |_| (),
-            |proof| proof["spec"]["node"]["uid"] = json!("uid-x"),
-        ),
+        ("an incarnation that never acquired it", |_| (), |proof| proof["spec"]["node"]["uid"] = json!("uid-x")),
         (
             "the present incarnation",
             |_| (),
@@ -77,15 +72,9 @@ fn attack_evidence_about_another_incarnation_than_the_holders_revokes_no_lease()
         (
             "it, and was withdrawn",
             |_| (),
-            |proof| {
-                proof["status"] = json!({ "invalidated": { "at": "2026-01-01T00:00:00Z", "reason": "r" } })
-            },
+            |proof| proof["status"] = json!({ "invalidated": { "at": "2026-01-01T00:00:00Z", "reason": "r" } }),
         ),
-        (
-            "it, and the boot of the new Node is unknown",
-            |node| node["status"]["nodeInfo"] = json!({}),
-            |_| (),
-        ),
+        ("it, and the boot of the new Node is unknown", |node| node["status"]["nodeInfo"] = json!({}), |_| ()),
         ("it, by a number of boots", |node| node["status"]["nodeInfo"]["bootID"] = json!("7"), |_| ()),
     ];
     for (what, node, proof) in about {

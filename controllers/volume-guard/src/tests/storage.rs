@@ -36,10 +36,7 @@ fn volumes_of_fenced_storage_are_free_and_their_pods_use_them_no_more() {
     let mut fixture = fenced(|_| ());
     assert_eq!(fixture.describe_volume(), ["break by proof, of storage", "VolumeUnproved"]);
     fixture.lease("v", None, false);
-    assert!(
-        fixture.describe_volume().is_empty(),
-        "by its last report it has it mounted and attached: that is no use"
-    );
+    assert!(fixture.describe_volume().is_empty(), "by its last report it has it mounted and attached: that is no use");
     fixture.pod("q", Some("b"), "c", |pod| pod["status"] = json!({ "phase": "Pending" }));
     assert_eq!(fixture.describe_volume(), ["take b/uid-b/b0000000-0000-4000-8000-000000000001/uid-q"]);
     fixture.lease("v", Some("b/uid-b/b0000000-0000-4000-8000-000000000001/uid-q"), false);

@@ -13,11 +13,7 @@ fn bound() -> Fixture {
     let fixture = Fixture::new();
     let claim = json!({ "namespace": "ns", "name": "c", "uid": "uid-c" });
     let volume = objects::volume("v", &["ReadWriteOnce"]).rv(20);
-    fixture.put(
-        Kind::Volumes,
-        volume.set("/spec/storageClassName", json!("fast")).set("/spec/claimRef", claim),
-        at(1),
-    );
+    fixture.put(Kind::Volumes, volume.set("/spec/storageClassName", json!("fast")).set("/spec/claimRef", claim), at(1));
     fixture
 }
 
@@ -83,10 +79,8 @@ fn attack_a_pod_of_another_claim_on_a_missing_node_does_not_hold_the_volume() {
     let mut fixture = bound();
     fixture.lease("v", Some("b/uid-b/b0000000-0000-4000-8000-000000000001/uid-p"), true);
     named_by_others(&fixture);
-    let dying = objects::pod("q")
-        .using_claim("evil")
-        .on("b")
-        .set("/spec/terminationGracePeriodSeconds", json!(1_000_000));
+    let dying =
+        objects::pod("q").using_claim("evil").on("b").set("/spec/terminationGracePeriodSeconds", json!(1_000_000));
     fixture.put(Kind::Pods, dying.rv(20), at(1));
     fixture.world.remove(Kind::Nodes, "uid-b", at(2));
     fixture.world.remove(Kind::Pods, "uid-q", at(2));
@@ -121,11 +115,7 @@ fn attack_recreated_pods_on_a_missing_node_do_not_restart_the_quarantine() {
         let pod = objects::pod("p").using_claim("c").on("b").running().rv(second);
         fixture.put(Kind::Pods, pod, at(second));
         fixture.world.remove(Kind::Pods, "uid-p", at(second + 1));
-        assert_eq!(
-            describe(&fixture.decide_volume("v", second + 2)),
-            ["VolumeUnproved"],
-            "and no new first read"
-        );
+        assert_eq!(describe(&fixture.decide_volume("v", second + 2)), ["VolumeUnproved"], "and no new first read");
     }
     assert_eq!(describe(&fixture.decide_volume("w", 3 + QUARANTINE)), ["break: node gone"]);
 }

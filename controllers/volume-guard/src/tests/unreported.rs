@@ -23,12 +23,10 @@ fn other_nodes_are_denied_before_the_first_quorum_read_and_the_hold_states_why()
     gone.lease("v", Some(A), false);
     gone.world.remove(Kind::Nodes, "uid-a", at(2));
     gone.world.record_absence_read("a", at(3));
-    let by_itself =
-        "no pod that uses it is left there and the quarantine is over, when the node reports again";
-    for (fixture, why, free) in [
-        (off, "which is not Ready.", "the node reports again"),
-        (gone, "which has no Node object.", by_itself),
-    ] {
+    let by_itself = "no pod that uses it is left there and the quarantine is over, when the node reports again";
+    for (fixture, why, free) in
+        [(off, "which is not Ready.", "the node reports again"), (gone, "which has no Node object.", by_itself)]
+    {
         let decision = fixture.decide_volume("v", 3 + QUARANTINE);
         assert_eq!(describe(&decision), ["refuse", "VolumeUnproved"], "{why}");
         let hold = decision.holds[0].1.to_string();
@@ -71,8 +69,7 @@ fn a_lost_node_that_writes_is_the_holder_unless_its_lease_was_revoked_or_it_is_b
     ] {
         let mut fixture = Fixture::new();
         let detached = json!({ "pod-safety.dev/held": "true", "pod-safety.dev/detach-from": "uid-a" });
-        let lease =
-            volume_lease("v", None).labels(detached).set("/spec/leaseTransitions", json!(transitions));
+        let lease = volume_lease("v", None).labels(detached).set("/spec/leaseTransitions", json!(transitions));
         fixture.put(Kind::VolumeLeases, lease, at(1));
         fixture.node("a", lost);
         fixture.pod("p", Some("a"), "c", |_| ());

@@ -67,11 +67,7 @@ fn the_lease_of_a_deleted_volume_is_deleted_once_released() {
     let mut fixture = Fixture::new();
     fixture.lease("v", Some(A), false);
     fixture.world.remove(Kind::Volumes, "uid-v", at(2));
-    assert_eq!(
-        describe(&fixture.decide_volume("v", 2)),
-        ["VolumeUnconfirmed"],
-        "held, and its end is not reported"
-    );
+    assert_eq!(describe(&fixture.decide_volume("v", 2)), ["VolumeUnconfirmed"], "held, and its end is not reported");
     fixture.lease("v", None, false);
     assert_eq!(fixture.describe_volume(), ["forget"]);
 }

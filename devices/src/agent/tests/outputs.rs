@@ -23,12 +23,9 @@ async fn a_status_check_requires_exit_code_and_output() {
 /// Python exits with 2 when it cannot read the script, a shell when it cannot parse it.
 #[tokio::test]
 async fn exit_code_2_without_the_status_line_is_not_off() {
-    for body in [
-        "exit 2",
-        "echo 'cannot open file' >&2; exit 2",
-        "echo 'Status: ON'; exit 2",
-        "echo 'Status: OFF' >&2; exit 2",
-    ] {
+    for body in
+        ["exit 2", "echo 'cannot open file' >&2; exit 2", "echo 'Status: ON'; exit 2", "echo 'Status: OFF' >&2; exit 2"]
+    {
         assert!(matches!(check_status(body).await, Err(DeviceError::Garbage { .. })), "{body}");
     }
 }
@@ -46,10 +43,7 @@ async fn output_that_contradicts_the_exit_code_is_garbage() {
     assert!(matches!(check_status("echo 'Status: OFF'; exit 0").await, Err(DeviceError::Garbage { .. })));
     assert!(matches!(check_status("exit 7").await, Err(DeviceError::Garbage { .. })));
     assert!(matches!(check_status("exit 1").await, Err(DeviceError::Garbage { .. })));
-    assert!(matches!(
-        check_status("head -c 300 /dev/urandom; exit 2").await,
-        Err(DeviceError::Garbage { .. })
-    ));
+    assert!(matches!(check_status("head -c 300 /dev/urandom; exit 2").await, Err(DeviceError::Garbage { .. })));
 }
 
 /// The output and the exit codes of agents, their libraries and their programs: only one line is off, and only alone.
@@ -71,18 +65,10 @@ async fn the_output_of_agents_is_off_only_with_the_exact_line() {
         ("both", "echo 'Status: OFF'; echo 'Status: ON'; exit 2", None),
         ("in colours", "printf '\\033[1mStatus: OFF\\033[0m\\n'; exit 2", None),
         ("with a mark of its encoding", "printf '\\357\\273\\277Status: OFF\\n'; exit 2", None),
-        (
-            "in UTF-16",
-            "printf 'S\\000t\\000a\\000t\\000u\\000s\\000:\\000 \\000O\\000F\\000F\\000'; exit 2",
-            None,
-        ),
+        ("in UTF-16", "printf 'S\\000t\\000a\\000t\\000u\\000s\\000:\\000 \\000O\\000F\\000F\\000'; exit 2", None),
         ("a question", "echo 'Status: OFF?'; exit 2", None),
         ("with a plug before it", "echo 'plug 3 Status: OFF'; exit 2", None),
-        (
-            "and then a traceback",
-            "echo 'Status: OFF'; echo 'Traceback (most recent call last):' >&2; exit 1",
-            None,
-        ),
+        ("and then a traceback", "echo 'Status: OFF'; echo 'Traceback (most recent call last):' >&2; exit 1", None),
         ("and then a signal", "echo 'Status: OFF'; kill -15 $$", None),
         ("without end", "yes 'Status: OFF' | head -c 3000000; exit 2", None),
         ("translated", "echo 'Estado: apagado'; exit 2", None),
@@ -109,10 +95,7 @@ async fn the_success_of_an_order_reports_no_power() {
 async fn failures_are_categorized_by_their_output() {
     let failed = async |words: &str| failure(&format!("echo '{words}' >&2; exit 1")).await.category();
     assert_eq!(failed("2026-11-22 ERROR: Unable to connect/login to fencing device").await, "Unreachable");
-    assert_eq!(
-        failed("HTTPSConnectionPool: [SSL: CERTIFICATE_VERIFY_FAILED] self-signed").await,
-        "TlsNotTrusted"
-    );
+    assert_eq!(failed("HTTPSConnectionPool: [SSL: CERTIFICATE_VERIFY_FAILED] self-signed").await, "TlsNotTrusted");
     assert_eq!(failed("Failed: 401 Client Error: Unauthorized for url").await, "LoginDenied");
     assert_eq!(failed("Failed: Timed out waiting to power OFF").await, "Failed");
     for (output, class) in [
@@ -142,10 +125,7 @@ async fn a_secret_in_the_output_of_an_agent_is_removed() {
 async fn the_end_of_a_long_output_is_kept() {
     let fixture = AgentFixture::new().agent("seq 1 5000; echo the end >&2; exit 0");
     let said = fixture.act(Act::Off).await.unwrap().said;
-    assert!(
-        said.len() <= MAX_OUTPUT_BYTES && said.starts_with('…') && said.ends_with("4999; 5000; the end"),
-        "{said}"
-    );
+    assert!(said.len() <= MAX_OUTPUT_BYTES && said.starts_with('…') && said.ends_with("4999; 5000; the end"), "{said}");
 }
 
 #[tokio::test]

@@ -26,10 +26,7 @@ async fn refusal(name: &str, value: &str) -> String {
 async fn valid_parameters_are_accepted() {
     let fixture = AgentFixture::new().agent("exit 1");
     fixture.check(&GOOD).await.unwrap();
-    fixture
-        .check(&[("ip", "{{ .Node.Label \"bmc\" }}"), ("power_timeout", "40"), ("method", "onoff")])
-        .await
-        .unwrap();
+    fixture.check(&[("ip", "{{ .Node.Label \"bmc\" }}"), ("power_timeout", "40"), ("method", "onoff")]).await.unwrap();
 }
 
 #[tokio::test]
@@ -102,14 +99,11 @@ async fn a_value_that_agents_would_change_is_refused_without_being_shown() {
 #[tokio::test]
 async fn an_agent_name_with_a_path_is_refused() {
     let fixture = AgentFixture::new().agent("exit 0");
-    for name in
-        ["/bin/true", "../fence_test", "fence_test/../x", "true", "fence_", "fence_Test", "fence_test "]
-    {
+    for name in ["/bin/true", "../fence_test", "fence_test/../x", "true", "fence_", "fence_Test", "fence_test "] {
         let error = fixture.devices.check(&Driver::Agent(name.into()), &BTreeMap::new()).await.unwrap_err();
         assert!(matches!(error, DeviceError::Metadata { .. }), "{name}: {error}");
     }
-    let missing =
-        fixture.devices.check(&Driver::Agent("fence_missing".into()), &plain(&GOOD)).await.unwrap_err();
+    let missing = fixture.devices.check(&Driver::Agent("fence_missing".into()), &plain(&GOOD)).await.unwrap_err();
     assert!(matches!(missing, DeviceError::NoAgent { .. }));
 }
 
@@ -140,11 +134,8 @@ fn agents_that_prove_nothing_are_refused() {
     };
     assert!(refused("fence_test", "<action name=\"status\" />", "").contains("no action `status`"));
     assert!(refused("fence_test", "<action name=\"off\" />", "").contains("no action `off`"));
-    assert!(
-        refused("fence_test", "<action name=\"reboot\" />", "").contains("reports nothing about its power")
-    );
-    let always =
-        "name=\"missing_as_off\" unique=\"0\" required=\"0\"><content type=\"boolean\" default=\"1\"";
+    assert!(refused("fence_test", "<action name=\"reboot\" />", "").contains("reports nothing about its power"));
+    let always = "name=\"missing_as_off\" unique=\"0\" required=\"0\"><content type=\"boolean\" default=\"1\"";
     let may = "name=\"missing_as_off\" unique=\"0\" required=\"0\"><content type=\"boolean\"";
     assert!(refused("fence_test", may, always).contains("proves nothing"));
     for name in ["fence_sbd", "fence_heuristics_ping", "fence_crosslink", "fence_evacuate"] {
@@ -234,10 +225,8 @@ async fn attack_each_parameter_of_all_agents_is_reviewed_and_none_reads_the_toke
     let rigs = Rigs::new().await.unwrap();
     let options = AgentOptions { directories: vec![rigs.agents()], fence_dummy: false };
     let agents = Agents::new(Env::real(1), options, "");
-    let mut names: Vec<_> = std::fs::read_dir(rigs.agents())
-        .unwrap()
-        .map(|one| one.unwrap().file_name().into_string().unwrap())
-        .collect();
+    let mut names: Vec<_> =
+        std::fs::read_dir(rigs.agents()).unwrap().map(|one| one.unwrap().file_name().into_string().unwrap()).collect();
     names.retain(|name| name.starts_with("fence_"));
     names.sort();
     assert!(names.len() > 80, "{}: not all", names.len());
@@ -249,17 +238,16 @@ async fn attack_each_parameter_of_all_agents_is_reviewed_and_none_reads_the_toke
             Err(_) if NOT_USED.contains(&name.as_str()) => continue,
             Err(error) => panic!("{name}: {error}"),
         };
-        for (parameter, about) in metadata.parameters.iter().filter(|(_, about)| about.replaced_by.is_none())
-        {
+        for (parameter, about) in metadata.parameters.iter().filter(|(_, about)| about.replaced_by.is_none()) {
             read += 1;
-            let classified = traps::parameter_problem(parameter).is_some()
-                || parameters::class_of(parameter, &about.kind).is_some();
+            let classified =
+                traps::parameter_problem(parameter).is_some() || parameters::class_of(parameter, &about.kind).is_some();
             let takes = |text: &str| {
                 let given = plain(&[(parameter.as_str(), text)]);
                 !matches!(input::check(name, &metadata, &given), Err(DeviceError::Parameter { name, .. }) if name == *parameter)
             };
-            let like_file = LIKE_FILES.iter().any(|part| parameter.contains(part))
-                && !NO_FILES.contains(&parameter.as_str());
+            let like_file =
+                LIKE_FILES.iter().any(|part| parameter.contains(part)) && !NO_FILES.contains(&parameter.as_str());
             if !classified {
                 wrong.insert(format!("{parameter} of {name} is not classified"));
             }

@@ -24,9 +24,7 @@ async fn an_agent_gets_its_input_no_arguments_and_a_minimal_environment() {
     let environment = fixture.read("environment");
     let names: Vec<_> = environment.lines().filter_map(|line| line.split('=').next()).collect();
     assert_eq!(names, ["LC_ALL", "PATH", "POD_SAFETY_FENCE_RUN", "PYTHONWARNINGS"], "{environment}");
-    assert!(
-        environment.contains("LC_ALL=C\n") && environment.contains("PATH=/usr/sbin:/usr/bin:/sbin:/bin\n")
-    );
+    assert!(environment.contains("LC_ALL=C\n") && environment.contains("PATH=/usr/sbin:/usr/bin:/sbin:/bin\n"));
 }
 
 /// The report of an agent is not older than the moment when it read its input.
@@ -138,8 +136,7 @@ async fn an_agent_that_never_reads_its_input_does_not_block() {
 
 #[tokio::test]
 async fn an_output_of_ten_megabytes_is_read_and_not_kept() {
-    let fixture =
-        AgentFixture::new().agent("head -c 10000000 /dev/zero | tr '\\0' x; touch \"$here/done\"; exit 0");
+    let fixture = AgentFixture::new().agent("head -c 10000000 /dev/zero | tr '\\0' x; touch \"$here/done\"; exit 0");
     let error = fixture.act(Act::Off).await.unwrap_err();
     assert!(matches!(&error, DeviceError::Garbage { said } if said.len() < 200), "{error}");
     assert!(fixture.path("done").exists(), "it was not let finish");

@@ -87,10 +87,8 @@ async fn a_connection_that_is_closed_after_each_answer_is_reopened() {
 
 #[tokio::test]
 async fn a_request_that_may_have_been_executed_is_not_sent_twice() {
-    let stub = Stub::new(
-        |line, _| if line.starts_with("POST") { (0, "", String::new()) } else { ok(&system("On")) },
-    )
-    .await;
+    let stub =
+        Stub::new(|line, _| if line.starts_with("POST") { (0, "", String::new()) } else { ok(&system("On")) }).await;
     let error = stub.carry_out(&stub.order(Act::Off)).await.unwrap_err();
     assert!(matches!(error, DeviceError::Unreachable { .. }), "{error}");
     assert_eq!(stub.posts().len(), 1);
@@ -98,8 +96,7 @@ async fn a_request_that_may_have_been_executed_is_not_sent_twice() {
 
 #[tokio::test]
 async fn a_redirection_to_another_host_is_not_followed() {
-    let stub =
-        Stub::new(|_, _| (307, "Location: https://192.0.2.1/redfish/v1/Systems/1\r\n", String::new())).await;
+    let stub = Stub::new(|_, _| (307, "Location: https://192.0.2.1/redfish/v1/Systems/1\r\n", String::new())).await;
     let error = stub.carry_out(&stub.order(Act::Look)).await.unwrap_err();
     assert!(matches!(&error, DeviceError::Failed { said } if said.contains("192.0.2.1")), "{error}");
 }

@@ -52,17 +52,14 @@ async fn each(rows: &[Row]) {
 
 fn off_and_in(chassis: &[&str]) -> Json {
     let mut system = system("Off");
-    system["Links"] =
-        json!({ "Chassis": chassis.iter().map(|id| json!({ "@odata.id": id })).collect::<Vec<_>>() });
+    system["Links"] = json!({ "Chassis": chassis.iter().map(|id| json!({ "@odata.id": id })).collect::<Vec<_>>() });
     system
 }
 
 /// It reports off, refuses `ForceOff`, and its chassis reports this.
 fn refuses(line: &str, chassis: &str) -> Reply {
     match line {
-        line if line.starts_with("POST") => {
-            (409, "", json!({ "error": { "message": "already off" } }).to_string())
-        }
+        line if line.starts_with("POST") => (409, "", json!({ "error": { "message": "already off" } }).to_string()),
         line if line.ends_with("/Chassis/1") => ok(&json!({ "PowerState": chassis })),
         line if line.ends_with("/Chassis/rack") => {
             let systems = json!([{ "@odata.id": SYSTEM }, { "@odata.id": "/redfish/v1/Systems/2" }]);
@@ -151,9 +148,7 @@ const ORDERS: &[Row] = &[
     (
         "an order is moved to another host",
         |line, _| match line {
-            line if line.starts_with("POST") => {
-                (307, "Location: https://192.0.2.1/redfish/v1/x\r\n", String::new())
-            }
+            line if line.starts_with("POST") => (307, "Location: https://192.0.2.1/redfish/v1/x\r\n", String::new()),
             _ => ok(&system("On")),
         },
         Err("192.0.2.1"),
@@ -162,9 +157,7 @@ const ORDERS: &[Row] = &[
     (
         "what was told is done, and its result is elsewhere",
         |line, requests| match line {
-            line if line.starts_with("POST") => {
-                (303, "Location: /redfish/v1/TaskService/Tasks/1\r\n", String::new())
-            }
+            line if line.starts_with("POST") => (303, "Location: /redfish/v1/TaskService/Tasks/1\r\n", String::new()),
             _ => ok(&machine(requests)),
         },
         Ok(Power::Off),
@@ -213,9 +206,7 @@ const ORDERS: &[Row] = &[
     ),
     (
         "values among which is null",
-        |line, requests| {
-            with(line, requests, |reset| drop(reset.insert(ALLOWED.into(), json!([null, "ForceOff"]))))
-        },
+        |line, requests| with(line, requests, |reset| drop(reset.insert(ALLOWED.into(), json!([null, "ForceOff"])))),
         Ok(Power::Off),
         1,
     ),
@@ -311,21 +302,13 @@ async fn the_reason_of_a_refusal_is_read_from_every_form() {
         ),
         ("a text", json!({ "error": "It is locked." }), "It is locked."),
         ("texts", json!({ "error": { "@Message.ExtendedInfo": ["It is locked."] } }), "It is locked."),
-        (
-            "nothing",
-            json!({ "error": { "@Message.ExtendedInfo": [null, 3, {}] } }),
-            "500 Internal Server Error",
-        ),
+        ("nothing", json!({ "error": { "@Message.ExtendedInfo": [null, 3, {}] } }), "500 Internal Server Error"),
     ] {
         let text = body.to_string();
         let stub = Stub::new(move |_, _| (500, "", text.clone())).await;
         let error = stub.carry_out(&stub.order(Act::Look)).await.unwrap_err().to_string();
         assert!(error.contains(expected) && !error.ends_with([':', ' ']), "{what}: {error}");
-        assert_eq!(
-            error.matches("locked").count(),
-            usize::from(expected.contains("locked")),
-            "{what}: {error}"
-        );
+        assert_eq!(error.matches("locked").count(), usize::from(expected.contains("locked")), "{what}: {error}");
     }
 }
 
@@ -404,12 +387,7 @@ async fn bug_a_session_was_not_ended_if_only_the_body_or_another_host_named_it()
     const SEVEN: &str = "/redfish/v1/SessionService/Sessions/7";
     let body = || json!({ "@odata.id": SEVEN }).to_string();
     for (what, headers, body, ended) in [
-        (
-            "a path",
-            "X-Auth-Token: abc\r\nLocation: /redfish/v1/SessionService/Sessions/7\r\n",
-            "{}".to_owned(),
-            true,
-        ),
+        ("a path", "X-Auth-Token: abc\r\nLocation: /redfish/v1/SessionService/Sessions/7\r\n", "{}".to_owned(), true),
         ("relative", "X-Auth-Token: abc\r\nLocation: Sessions/7\r\n", "{}".to_owned(), true),
         (
             "another host",
@@ -463,8 +441,7 @@ async fn bug_a_login_that_was_redirected_to_a_path_with_a_slash_failed() {
         assert_eq!(requests[3], format!("DELETE {SESSIONS}/7"));
     }
     let (answer, _) =
-        session((308, "Location: https://192.0.2.1/redfish/v1/SessionService/Sessions/\r\n", String::new()))
-            .await;
+        session((308, "Location: https://192.0.2.1/redfish/v1/SessionService/Sessions/\r\n", String::new())).await;
     assert!(answer.unwrap_err().to_string().contains("192.0.2.1"), "the login goes to no other host");
 }
 
@@ -508,12 +485,7 @@ async fn bug_a_session_outlived_the_time_of_its_order() {
             "",
             &["8", "7"],
         ),
-        (
-            "it runs out again",
-            |line, requests| login(line, requests).unwrap_or(none(401)),
-            "401",
-            &["8", "7"],
-        ),
+        ("it runs out again", |line, requests| login(line, requests).unwrap_or(none(401)), "401", &["8", "7"]),
     ];
     for (what, script, expected, ended) in rows {
         let (answer, _, requests) = served(Act::Off, "session", script).await;

@@ -5,8 +5,7 @@ use serde_json::json;
 
 use super::{SYSTEM, Stub, UUID, ok, switches, system};
 
-const FORCE_OFF: &str =
-    "POST /redfish/v1/Systems/1/Actions/ComputerSystem.Reset {\"ResetType\":\"ForceOff\"}";
+const FORCE_OFF: &str = "POST /redfish/v1/Systems/1/Actions/ComputerSystem.Reset {\"ResetType\":\"ForceOff\"}";
 
 #[tokio::test]
 async fn a_status_check_reads_power_and_identity_and_writes_nothing() {
@@ -25,8 +24,7 @@ async fn a_status_check_reads_power_and_identity_and_writes_nothing() {
 
 #[tokio::test]
 async fn bug_a_list_was_decoded_as_a_machine_that_is_off() {
-    let stub =
-        Stub::new(|_, _| ok(&json!([SYSTEM, "#ComputerSystem.v1_20_0.ComputerSystem", "Off", UUID]))).await;
+    let stub = Stub::new(|_, _| ok(&json!([SYSTEM, "#ComputerSystem.v1_20_0.ComputerSystem", "Off", UUID]))).await;
     let error = stub.carry_out(&stub.order(Act::Look)).await.unwrap_err();
     assert!(matches!(&error, DeviceError::Garbage { said } if said.contains("a list")), "{error}");
 }
@@ -68,16 +66,12 @@ async fn a_machine_with_another_identity_gets_no_order() {
 async fn a_machine_without_force_off_gets_no_other_action() {
     let listed = |reset_type: &str| {
         let mut system = system("On");
-        system["Actions"]["#ComputerSystem.Reset"]["ResetType@Redfish.AllowableValues"] =
-            json!(["On", reset_type]);
+        system["Actions"]["#ComputerSystem.Reset"]["ResetType@Redfish.AllowableValues"] = json!(["On", reset_type]);
         system
     };
     let stub = Stub::new(move |_, _| ok(&listed("GracefulShutdown"))).await;
     let error = stub.carry_out(&stub.order(Act::Off)).await.unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "the device failed: the system cannot ForceOff; it can On, GracefulShutdown"
-    );
+    assert_eq!(error.to_string(), "the device failed: the system cannot ForceOff; it can On, GracefulShutdown");
     assert!(stub.posts().is_empty());
 }
 
@@ -85,12 +79,10 @@ async fn a_machine_without_force_off_gets_no_other_action() {
 async fn allowed_values_are_read_from_the_action_info() {
     for (reset_type, orders) in [("ForceOff", 1), ("GracefulShutdown", 0)] {
         let stub = Stub::new(move |line, requests| {
-            let mut system =
-                system(if requests.iter().any(|line| line.starts_with("POST")) { "Off" } else { "On" });
+            let mut system = system(if requests.iter().any(|line| line.starts_with("POST")) { "Off" } else { "On" });
             let info = format!("{SYSTEM}/ResetActionInfo");
             let target = system["Actions"]["#ComputerSystem.Reset"]["target"].take();
-            system["Actions"]["#ComputerSystem.Reset"] =
-                json!({ "target": target, "@Redfish.ActionInfo": info });
+            system["Actions"]["#ComputerSystem.Reset"] = json!({ "target": target, "@Redfish.ActionInfo": info });
             match line {
                 line if line.starts_with("POST") => (202, "", String::new()),
                 line if line.ends_with("Info") => {
@@ -108,15 +100,13 @@ async fn allowed_values_are_read_from_the_action_info() {
 #[tokio::test]
 async fn the_only_system_is_used_and_several_are_refused() {
     let members = |count: usize| {
-        let members: Vec<_> =
-            (1..=count).map(|n| json!({ "@odata.id": format!("/redfish/v1/Systems/{n}") })).collect();
+        let members: Vec<_> = (1..=count).map(|n| json!({ "@odata.id": format!("/redfish/v1/Systems/{n}") })).collect();
         json!({ "Members": members, "Members@odata.count": count })
     };
     for count in [0, 1, 2] {
-        let stub = Stub::new(
-            move |line, _| if line.ends_with("Systems") { ok(&members(count)) } else { ok(&system("On")) },
-        )
-        .await;
+        let stub =
+            Stub::new(move |line, _| if line.ends_with("Systems") { ok(&members(count)) } else { ok(&system("On")) })
+                .await;
         let mut order = stub.order(Act::Look);
         order.parameters.remove("system");
         match stub.carry_out(&order).await {
@@ -131,16 +121,14 @@ async fn the_only_system_is_used_and_several_are_refused() {
 
 #[tokio::test]
 async fn a_chassis_is_refused_as_a_system() {
-    let stub =
-        Stub::new(|_, _| ok(&json!({ "@odata.type": "#Chassis.v1_0_0.Chassis", "PowerState": "Off" }))).await;
+    let stub = Stub::new(|_, _| ok(&json!({ "@odata.type": "#Chassis.v1_0_0.Chassis", "PowerState": "Off" }))).await;
     let error = stub.carry_out(&stub.order(Act::Look)).await.unwrap_err();
     assert!(matches!(&error, DeviceError::Parameter { name, .. } if name == "system"), "{error}");
 }
 
 #[tokio::test]
 async fn a_refused_login_is_not_repeated() {
-    let body =
-        json!({ "error": { "message": "no", "@Message.ExtendedInfo": [{ "Message": "wrong s3cr'et:w" }] } });
+    let body = json!({ "error": { "message": "no", "@Message.ExtendedInfo": [{ "Message": "wrong s3cr'et:w" }] } });
     let stub = Stub::new(move |_, _| (401, "", body.to_string())).await;
     let error = stub.carry_out(&stub.order(Act::Off)).await.unwrap_err();
     assert!(matches!(&error, DeviceError::Login { said } if said.contains("no; wrong [secret]")), "{error}");

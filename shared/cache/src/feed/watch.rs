@@ -22,8 +22,7 @@ fn is_version_ahead(error: &ApiError) -> bool {
     matches!(error, ApiError::Refused { code: 504, message, .. } if message.contains("Too large resource version"))
 }
 
-pub(super) const VERSION_AHEAD: &str =
-    "the API server has not reached the version: its data may have been restored";
+pub(super) const VERSION_AHEAD: &str = "the API server has not reached the version: its data may have been restored";
 
 /// Why a watch ended.
 pub(super) enum WatchEnd {
@@ -55,9 +54,7 @@ impl Feed {
         let env = self.context.env.clone();
         loop {
             let last_event = self.last_event;
-            if let Some(end) =
-                env.timeout_at(last_event + WATCH_IDLE_TIMEOUT, self.read_events(&mut stream)).await
-            {
+            if let Some(end) = env.timeout_at(last_event + WATCH_IDLE_TIMEOUT, self.read_events(&mut stream)).await {
                 return end;
             }
             if self.last_event == last_event {
@@ -123,15 +120,10 @@ impl Feed {
             Event::Error(status) if status.code == Some(410) => Some(WatchEnd::Relist("the history is gone")),
             Event::Error(status) => {
                 let code = status.code.and_then(|code| u16::try_from(code).ok()).unwrap_or(500);
-                let (reason, message) =
-                    (status.reason.unwrap_or_default(), status.message.unwrap_or_default());
+                let (reason, message) = (status.reason.unwrap_or_default(), status.message.unwrap_or_default());
                 let causes = Vec::new();
                 let error = ApiError::Refused { code, reason, message, causes, retry_after: None };
-                Some(if is_version_ahead(&error) {
-                    WatchEnd::Relist(VERSION_AHEAD)
-                } else {
-                    WatchEnd::Failed(error)
-                })
+                Some(if is_version_ahead(&error) { WatchEnd::Relist(VERSION_AHEAD) } else { WatchEnd::Failed(error) })
             }
         }
     }

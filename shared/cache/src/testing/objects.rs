@@ -118,9 +118,7 @@ pub fn eviction(name: &str, pod: &str) -> Obj {
 
 /// An object of this name at version 1, with the UID `uid-NAME` and an empty spec.
 pub fn named(name: &str) -> Obj {
-    Obj(
-        json!({ "metadata": { "name": name, "uid": format!("uid-{name}"), "resourceVersion": "1" }, "spec": {} }),
-    )
+    Obj(json!({ "metadata": { "name": name, "uid": format!("uid-{name}"), "resourceVersion": "1" }, "spec": {} }))
 }
 
 /// Sets the field, or list element, at a JSON pointer; the element may be one after the last.
@@ -140,7 +138,8 @@ impl Obj {
     /// Sets the responders of an Eviction: name, priority and state. Those that are not inactive started with the
     /// test.
     pub fn responders(self, all: &[(&str, i32, &str)]) -> Self {
-        let target = |(name, priority, state): &(&str, i32, &str)| json!({ "name": name, "priority": priority, "state": state });
+        let target =
+            |(name, priority, state): &(&str, i32, &str)| json!({ "name": name, "priority": priority, "state": state });
         let report = |(name, _, state): &(&str, i32, &str)| match *state {
             "Inactive" => json!({ "name": name }),
             _ => json!({ "name": name, "startTime": timestamp(0) }),
@@ -153,8 +152,7 @@ impl Obj {
     /// Adds a condition to a request or an Eviction, true since the test began.
     pub fn verdict(self, kind: &str, status: &str, reason: &str) -> Self {
         let one = json!({ "type": kind, "status": status, "reason": reason, "message": "m", "lastTransitionTime": timestamp(0) });
-        let mut all =
-            self.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default();
+        let mut all = self.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default();
         all.retain(|other| other["type"] != one["type"]);
         all.push(one);
         let mut object = self;

@@ -9,11 +9,7 @@ fn since(cache: &Cache) -> Option<Mono> {
 }
 
 fn first_read_at(cache: &Cache) -> Option<Mono> {
-    cache
-        .read()
-        .view()
-        .absence("n")
-        .and_then(|absence| absence.first_read.as_ref().map(AbsenceRead::requested_at))
+    cache.read().view().absence("n").and_then(|absence| absence.first_read.as_ref().map(AbsenceRead::requested_at))
 }
 
 fn missing_since(seconds: u64) -> Cache {

@@ -14,12 +14,7 @@ const REPORTS: [(&str, bool, &str, &str); 20] = [
     ("one is missing", true, r#"{"containers":[{},{}]}"#, r#"{"containerStatuses":[$runs]}"#),
     ("one restarts", true, r#"{"restartPolicy":"Always"}"#, r#"{"containerStatuses":[$runs,$ended]}"#),
     ("one ended, without a policy", true, "{}", r#"{"containerStatuses":[$runs,$ended]}"#),
-    (
-        "one ended or failed",
-        true,
-        r#"{"restartPolicy":"OnFailure"}"#,
-        r#"{"containerStatuses":[$runs,$ended]}"#,
-    ),
+    ("one ended or failed", true, r#"{"restartPolicy":"OnFailure"}"#, r#"{"containerStatuses":[$runs,$ended]}"#),
     ("one never restarts", false, r#"{"restartPolicy":"Never"}"#, r#"{"containerStatuses":[$runs,$ended]}"#),
     (
         "one restarts by its own policy",
@@ -52,12 +47,7 @@ const REPORTS: [(&str, bool, &str, &str); 20] = [
         r#"{"ephemeralContainers":[{}]}"#,
         r#"{"ephemeralContainerStatuses":[$ended],"containerStatuses":[$runs]}"#,
     ),
-    (
-        "a debug container was added",
-        true,
-        r#"{"ephemeralContainers":[{}]}"#,
-        r#"{"containerStatuses":[$runs]}"#,
-    ),
+    ("a debug container was added", true, r#"{"ephemeralContainers":[{}]}"#, r#"{"containerStatuses":[$runs]}"#),
     (
         "a resize",
         true,
@@ -77,8 +67,7 @@ const REPORTS: [(&str, bool, &str, &str); 20] = [
 fn read(text: &str) -> Value {
     let text = text.replace("$runs", r#"{"state":{"running":{}}}"#);
     let text = text.replace("$ended", r#"{"state":{"terminated":{"exitCode":0}}}"#);
-    serde_json::from_str(&text.replace("$waits", r#"{"state":{"waiting":{"reason":"ContainerCreating"}}}"#))
-        .unwrap()
+    serde_json::from_str(&text.replace("$waits", r#"{"state":{"waiting":{"reason":"ContainerCreating"}}}"#)).unwrap()
 }
 
 #[test]

@@ -43,10 +43,7 @@ fn responders_of_a_pod_are_kept_only_if_evictions_are_enabled() {
         apply::<Pod>(&cache, &object, at(0));
         let guard = cache.read();
         let kept = guard.view().pod(&uid("uid-p")).unwrap();
-        assert_eq!(
-            (kept.eviction_responders.len(), kept.in_group),
-            if follows { (10, true) } else { (0, false) }
-        );
+        assert_eq!((kept.eviction_responders.len(), kept.in_group), if follows { (10, true) } else { (0, false) });
         assert_eq!(kept.uncommon.is_some(), follows, "others do not grow");
     }
 }
@@ -62,9 +59,7 @@ fn a_change_of_a_pod_notifies_only_evictions_of_that_pod() {
     apply::<Pod>(&cache, &pod("p").labels(json!({ "app": "db" })).terminating(), at(2));
     assert!(changes.drain().contains(&"eviction of uid-p".to_owned()));
     let allows = |count: i32, rv: u64| {
-        budget("b", "db", &json!({ "maxUnavailable": 1 }))
-            .rv(rv)
-            .set("/status", json!({ "disruptionsAllowed": count }))
+        budget("b", "db", &json!({ "maxUnavailable": 1 })).rv(rv).set("/status", json!({ "disruptionsAllowed": count }))
     };
     for (count, rv, wakes) in [(0, 8, false), (1, 9, true), (1, 10, false), (0, 11, false), (2, 12, true)] {
         apply::<Budget>(&cache, &allows(count, rv), at(3));
@@ -98,9 +93,8 @@ fn the_end_of_an_eviction_target_is_recorded_when_seen_and_cleared_when_it_runs_
 fn the_last_report_of_a_responder_is_when_its_heartbeat_was_first_seen() {
     let cache = cache_with_request();
     let last_report = |second: u64, field: &str, value: serde_json::Value| {
-        let one = eviction("e", "p")
-            .rv(second)
-            .responders(&[("a.com/a", 10_000, "Active"), (EVICTOR, 100, "Inactive")]);
+        let one =
+            eviction("e", "p").rv(second).responders(&[("a.com/a", 10_000, "Active"), (EVICTOR, 100, "Inactive")]);
         apply::<Eviction>(&cache, &one.set(&format!("/status/responders/0/{field}"), value), at(second));
         let guard = cache.read();
         let one = guard.view().evictions_of(&target()).next().unwrap();
@@ -142,9 +136,9 @@ async fn an_unserved_kind_is_retried_each_minute_without_an_error() {
     let api = Api::answering(&env, move |request| {
         match (serves.load(std::sync::atomic::Ordering::SeqCst), request.is_watch()) {
             (false, _) => Answer::plain(404, "404 page not found"),
-            (true, false) => Answer::json(
-                &json!({ "metadata": { "resourceVersion": "9" }, "items": [eviction("e", "p").0] }),
-            ),
+            (true, false) => {
+                Answer::json(&json!({ "metadata": { "resourceVersion": "9" }, "items": [eviction("e", "p").0] }))
+            }
             (true, true) => Answer::stream().1,
         }
     });
@@ -155,11 +149,7 @@ async fn an_unserved_kind_is_retried_each_minute_without_an_error() {
     let requests = api.lines().len();
     assert!((3..=6).contains(&requests), "{requests}");
     let page = || TextEncoder::new().encode_to_string(&registry.gather()).unwrap();
-    assert!(
-        !page().contains("pod_safety_cache_synced{") && !page().contains("watch_failures_total{"),
-        "{}",
-        page()
-    );
+    assert!(!page().contains("pod_safety_cache_synced{") && !page().contains("watch_failures_total{"), "{}", page());
     {
         let guard = cache.read();
         let state = guard.view().state(Kind::Evictions);

@@ -133,8 +133,7 @@ async fn a_kind_counts_as_listed_only_after_its_last_page() {
     assert!(following.cache.read().view().state(Kind::Pods).synced);
     assert_eq!(following.requests(), ["list", "list token-1", "list token-2", "watch 7"]);
     let requests = following.api.requests();
-    let limits =
-        requests.iter().filter(|request| !request.is_watch()).map(|request| request.parameter("limit"));
+    let limits = requests.iter().filter(|request| !request.is_watch()).map(|request| request.parameter("limit"));
     assert_eq!(limits.collect::<Vec<_>>(), [None, Some("5000"), Some("5000")]);
 }
 
@@ -244,8 +243,7 @@ async fn a_watch_is_opened_again_after_90_seconds_without_an_event_or_bookmark()
 
 #[tokio::test(start_paused = true)]
 async fn an_error_event_is_recorded_as_a_problem_unless_it_is_410() {
-    for (code, problem) in [(410, None), (500, Some("watch pods: the API server answered 500 Broken: etcd"))]
-    {
+    for (code, problem) in [(410, None), (500, Some("watch pods: the API server answered 500 Broken: etcd"))] {
         let script = Script::default();
         let events = script.list(page(&[pod("a")], "7", "")).stream();
         let following = start(&script, &[Kind::Pods]);
@@ -365,8 +363,7 @@ async fn a_failed_list_is_retried_with_back_off_and_recorded_as_a_problem() {
     );
     advance(60.0).await;
     let requests = following.api.requests();
-    let starts: Vec<_> =
-        requests.iter().filter(|request| !request.is_watch()).map(|request| request.at).collect();
+    let starts: Vec<_> = requests.iter().filter(|request| !request.is_watch()).map(|request| request.at).collect();
     assert_eq!(starts.len(), 8);
     let pauses = starts.windows(2).map(|pair| pair[1].since(pair[0]).as_secs_f64());
     for (pause, least) in pauses.zip([0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 8.0]) {
@@ -375,10 +372,7 @@ async fn a_failed_list_is_retried_with_back_off_and_recorded_as_a_problem() {
     assert_eq!(following.problem(Kind::Pods), None);
     assert!(following.cache.read().view().state(Kind::Pods).synced);
     let page = TextEncoder::new().encode_to_string(&following.registry.gather()).unwrap();
-    assert!(
-        page.contains(r#"pod_safety_cache_watch_failures_total{error="server",resource="pods"} 7"#),
-        "{page}"
-    );
+    assert!(page.contains(r#"pod_safety_cache_watch_failures_total{error="server",resource="pods"} 7"#), "{page}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -393,11 +387,8 @@ async fn a_list_after_one_that_was_too_large_is_paged_and_the_next_is_whole() {
         let following = start(&script, &[Kind::Pods]);
         advance(1.0).await;
         let requests = following.api.requests();
-        let limits: Vec<_> = requests
-            .iter()
-            .filter(|request| !request.is_watch())
-            .map(|request| request.parameter("limit"))
-            .collect();
+        let limits: Vec<_> =
+            requests.iter().filter(|request| !request.is_watch()).map(|request| request.parameter("limit")).collect();
         assert_eq!(limits, [None, paged]);
     }
 }
@@ -419,9 +410,7 @@ async fn a_list_that_fails_between_pages_restarts_and_removes_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn bug_a_response_that_is_no_list_removed_all_objects() {
-    for other in
-        [json!({}), json!({ "kind": "Status", "status": "Success" }), json!({ "metadata": {}, "items": [] })]
-    {
+    for other in [json!({}), json!({ "kind": "Status", "status": "Success" }), json!({ "metadata": {}, "items": [] })] {
         let script = Script::default();
         let events = script.list(page(&[pod("a")], "7", "")).stream();
         script.list(Answer::json(&other));
@@ -564,10 +553,8 @@ async fn a_list_sets_the_metrics_of_its_kind() {
     let following = start(&Script::default(), &[Kind::Pods]);
     advance(1.0).await;
     let page = TextEncoder::new().encode_to_string(&following.registry.gather()).unwrap();
-    for line in [
-        r#"pod_safety_cache_lists_total{resource="pods"} 1"#,
-        r#"pod_safety_cache_synced{resource="pods"} 1"#,
-    ] {
+    for line in [r#"pod_safety_cache_lists_total{resource="pods"} 1"#, r#"pod_safety_cache_synced{resource="pods"} 1"#]
+    {
         assert!(page.contains(line), "{line} in {page}");
     }
 }
@@ -580,17 +567,16 @@ async fn bug_an_opened_watch_counted_as_an_event_of_its_kind() {
     let (env, _wall) = env();
     let flaps = Arc::new(Mutex::new(false));
     let (cut, quiet) = (Arc::clone(&flaps), Script::default());
-    let api =
-        Api::answering(&env, move |request| match (request.is_watch(), request.path.contains("leases")) {
-            (true, true) if *cut.lock() => {
-                let (events, answer) = Answer::stream();
-                events.break_off();
-                answer
-            }
-            (true, _) => quiet.quiet(request),
-            (false, true) => page(&[lease("n", 1)], "7", ""),
-            (false, false) => page(&[node("n")], "7", ""),
-        });
+    let api = Api::answering(&env, move |request| match (request.is_watch(), request.path.contains("leases")) {
+        (true, true) if *cut.lock() => {
+            let (events, answer) = Answer::stream();
+            events.break_off();
+            answer
+        }
+        (true, _) => quiet.quiet(request),
+        (false, true) => page(&[lease("n", 1)], "7", ""),
+        (false, false) => page(&[node("n")], "7", ""),
+    });
     let (cache, metrics) = (Arc::new(Cache::default()), metrics());
     *flaps.lock() = true;
     start_feeds(&[Kind::NodeLeases, Kind::Nodes], &api.connection(), &cache, &env, &metrics);

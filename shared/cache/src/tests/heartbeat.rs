@@ -54,16 +54,8 @@ fn which_changes_of_a_lease_count_as_a_report() {
             },
             renewed(5),
         ),
-        (
-            "a relist found its Lease renewed",
-            |cache| list::<NodeLease>(cache, &[lease("n", 2)], at(5)),
-            renewed(5),
-        ),
-        (
-            "a relist found its Lease unchanged",
-            |cache| list::<NodeLease>(cache, &[lease("n", 1)], at(5)),
-            None,
-        ),
+        ("a relist found its Lease renewed", |cache| list::<NodeLease>(cache, &[lease("n", 2)], at(5)), renewed(5)),
+        ("a relist found its Lease unchanged", |cache| list::<NodeLease>(cache, &[lease("n", 1)], at(5)), None),
         ("its Lease was deleted", |cache| cache.remove::<NodeLease>(&uid("lease-n"), at(5)), None),
         (
             "its Lease became unreadable",
@@ -78,11 +70,7 @@ fn which_changes_of_a_lease_count_as_a_report() {
             },
             renewed(6),
         ),
-        (
-            "the Lease of another node was renewed",
-            |cache| apply::<NodeLease>(cache, &lease("m", 2), at(5)),
-            None,
-        ),
+        ("the Lease of another node was renewed", |cache| apply::<NodeLease>(cache, &lease("m", 2), at(5)), None),
     ];
     for (what, act, expected) in rows {
         let cache = cache_with_lease();
@@ -147,18 +135,8 @@ fn a_pod_status_by_its_kubelet_is_a_report_and_writes_of_others_are_not() {
         ("a container starts", pod("a").on("n"), pod("a").on("n").running(), true),
         ("a container ends", pod("a").on("n").running(), pod("a").on("n"), true),
         ("it turns ready", pod("a").on("n").ready("False"), pod("a").on("n").ready("True"), true),
-        (
-            "node lifecycle calls it unready",
-            pod("a").on("n").ready("True"),
-            pod("a").on("n").ready("False"),
-            false,
-        ),
-        (
-            "its deletion was seen",
-            pod("a").on("n").observed(2),
-            pod("a").on("n").terminating().observed(3),
-            true,
-        ),
+        ("node lifecycle calls it unready", pod("a").on("n").ready("True"), pod("a").on("n").ready("False"), false),
+        ("its deletion was seen", pod("a").on("n").observed(2), pod("a").on("n").terminating().observed(3), true),
         ("it is deleted", pod("a").on("n").observed(2), pod("a").on("n").terminating().observed(2), false),
         (
             "another client sets the phase Failed",

@@ -26,8 +26,5 @@ fn the_controller_of_a_pod_decides_whether_its_replacement_keeps_its_identity() 
     }
     let world = World::listed();
     world.apply(Kind::Pods, &pod("a").0, at(1));
-    assert!(
-        !world.read().view().pod(&Uid::new("uid-a").unwrap()).unwrap().keeps_identity(),
-        "it has no controller"
-    );
+    assert!(!world.read().view().pod(&Uid::new("uid-a").unwrap()).unwrap().keeps_identity(), "it has no controller");
 }

@@ -140,8 +140,7 @@ impl Model {
             Step::NodeUnreadable(id, name) => {
                 self.nodes.insert(*id, (*name, None));
                 self.nodes_named.insert(*id);
-                cache
-                    .apply_undecodable::<Node>(unreadable(Some(&node_id(*id)), Some(&node_name(*name))), now);
+                cache.apply_undecodable::<Node>(unreadable(Some(&node_id(*id)), Some(&node_name(*name))), now);
             }
             Step::NodeUnidentified => {
                 self.unidentified.1 += 1;
@@ -191,8 +190,7 @@ impl Model {
         let view = guard.view();
         let by_id = |sketch: &PodSketch| (false, 0, sketch.id);
         prop_assert_eq!(uids(view.all_pods()), Self::ids(self.readable().collect(), by_id));
-        let terminated =
-            self.readable().filter(|pod| matches!(pod.phase, "Succeeded" | "Failed" | "" | "Odd"));
+        let terminated = self.readable().filter(|pod| matches!(pod.phase, "Succeeded" | "Failed" | "" | "Odd"));
         let terminated = Self::ids(terminated.collect(), |pod| (!pod.evicted, pod.created, pod.id));
         prop_assert_eq!(view.terminated_count(), terminated.len());
         prop_assert_eq!(uids(view.terminated()), terminated);
@@ -210,9 +208,8 @@ impl Model {
                 Lookup::Absent => "absent".to_owned(),
             };
             prop_assert_eq!(entry, self.lookup(name));
-            let missing = self.nodes_listed
-                && named.contains(&name)
-                && !self.nodes.values().any(|(named, _)| *named == name);
+            let missing =
+                self.nodes_listed && named.contains(&name) && !self.nodes.values().any(|(named, _)| *named == name);
             if missing {
                 self.missing_since.entry(name).or_insert(now);
             } else {

@@ -64,11 +64,7 @@ fn conditions_taints_and_labels_of_a_node_are_projected() {
     assert_eq!((node.pressures, node.unreachable), (pressures, ConditionState::False));
     assert_eq!((&*node.zone, node.excluded, node.unschedulable), ("r:\0:a", true, true));
     assert_eq!(*node.stale_labels, [("beta.kubernetes.io/arch", Arc::from("arm64"))]);
-    assert!(
-        node.has_no_schedule_taint("k")
-            && !node.has_no_schedule_taint("l")
-            && !node.has_no_schedule_taint("m")
-    );
+    assert!(node.has_no_schedule_taint("k") && !node.has_no_schedule_taint("l") && !node.has_no_schedule_taint("m"));
     assert_eq!((node.first_seen, node.age.as_secs(), node.last_report), (at(0), 60, at(0)));
 }
 
@@ -91,11 +87,7 @@ fn which_changes_of_a_node_count_as_a_report() {
         ("nothing", |_| {}, 1),
         ("a report", |cache| apply::<Node>(cache, &reports(6, "True", 9), at(5)), 5),
         ("a report that it is not ready", |cache| apply::<Node>(cache, &reports(6, "False", 9), at(5)), 5),
-        (
-            "a write of another client",
-            |cache| apply::<Node>(cache, &reports(6, "True", 1).tainted(), at(5)),
-            1,
-        ),
+        ("a write of another client", |cache| apply::<Node>(cache, &reports(6, "True", 1).tainted(), at(5)), 1),
         ("Ready became Unknown", |cache| apply::<Node>(cache, &reports(6, "Unknown", 1), at(5)), 1),
         (
             "Ready became Unknown, with a new heartbeat time",

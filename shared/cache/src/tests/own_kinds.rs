@@ -26,9 +26,8 @@ fn set(mut object: Value, pointer: &str, to: Value) -> Value {
 /// The node `n` of rack 7 with the boot ID `boot`, and other objects.
 fn world(boot: &str, objects: &[(Kind, Value)]) -> World {
     let world = World::listed();
-    let object = node("n")
-        .set("/status/nodeInfo", json!({ "bootID": boot }))
-        .set("/metadata/labels", json!({ "rack": "7" }));
+    let object =
+        node("n").set("/status/nodeInfo", json!({ "bootID": boot })).set("/metadata/labels", json!({ "rack": "7" }));
     world.apply(Kind::Nodes, &object.0, at(1));
     for (kind, object) in objects {
         world.apply(*kind, object, at(1));
@@ -55,12 +54,7 @@ fn evidence_is_valid_for_its_incarnation_until_it_is_invalidated() {
         ("of this incarnation", BOOT, one(|proof| proof), Some("e")),
         ("of another boot", NEXT_BOOT, one(|proof| proof), None),
         ("of no boot", "", one(|proof| set(proof, "/spec/node/bootID", json!(""))), None),
-        (
-            "of another Node of its name",
-            BOOT,
-            one(|proof| set(proof, "/spec/node/uid", json!("uid-m"))),
-            None,
-        ),
+        ("of another Node of its name", BOOT, one(|proof| set(proof, "/spec/node/uid", json!("uid-m"))), None),
         ("of another node", BOOT, one(|proof| set(proof, "/spec/node/name", json!("m"))), None),
         ("of storage alone", BOOT, one(|proof| set(proof, "/spec/kind", json!("StorageFenced"))), None),
         ("that was invalidated", BOOT, one(|proof| set(proof, "/status", invalid())), None),
@@ -87,10 +81,7 @@ fn evidence_must_meet_the_minimum_of_the_nodes_policy() {
         (vec![policy("Verified"), confirmation.clone(), verified.clone()], Some("e")),
         (vec![confirmation.clone(), verified], Some("e")),
         (
-            vec![
-                confirmation.clone(),
-                (Kind::FenceEvidences, set(evidence("x", 10), "/spec/kind", json!("Asserted"))),
-            ],
+            vec![confirmation.clone(), (Kind::FenceEvidences, set(evidence("x", 10), "/spec/kind", json!("Asserted")))],
             Some("x"),
         ),
     ] {
@@ -103,8 +94,7 @@ fn policies_of_equal_priority_are_ordered_by_name() {
     for (first, second) in [("uid-1", "uid-2"), ("uid-2", "uid-1")] {
         let world = World::listed();
         for (name, namespace, uid) in [("b", "x", second), ("a", "y", first)] {
-            let policy =
-                objects::named(name).uid(uid).in_namespace(namespace).set("/spec", json!({ "levels": [] }));
+            let policy = objects::named(name).uid(uid).in_namespace(namespace).set("/spec", json!({ "levels": [] }));
             world.apply(Kind::FencePolicies, &policy.0, at(1));
         }
         let guard = world.read();
@@ -115,23 +105,13 @@ fn policies_of_equal_priority_are_ordered_by_name() {
 #[test]
 fn storage_evidence_is_valid_for_its_driver_and_incarnation() {
     let of_storage = || set(evidence("s", 1), "/spec/kind", json!("StorageFenced"));
-    let holder = |uid_of: &str, boot: &str| Holder {
-        node: "n".into(),
-        node_uid: uid(uid_of),
-        boot_id: boot.into(),
-        pod: None,
-    };
+    let holder =
+        |uid_of: &str, boot: &str| Holder { node: "n".into(), node_uid: uid(uid_of), boot_id: boot.into(), pod: None };
     let current = || holder("uid-n", BOOT);
     for (what, proof, holder, driver, expected) in [
         ("of this incarnation", of_storage(), current(), "d", true),
         ("of another driver", of_storage(), current(), "e", false),
-        (
-            "of another boot",
-            of_storage(),
-            holder("uid-n", "b0000000-0000-4000-8000-000000000000"),
-            "d",
-            false,
-        ),
+        ("of another boot", of_storage(), holder("uid-n", "b0000000-0000-4000-8000-000000000000"), "d", false),
         ("of no boot", set(of_storage(), "/spec/node/bootID", json!("")), holder("uid-n", ""), "d", false),
         ("of another Node of its name", of_storage(), holder("uid-m", BOOT), "d", false),
         ("that the machine is off", evidence("s", 1), current(), "d", false),
@@ -146,11 +126,7 @@ fn storage_evidence_is_valid_for_its_driver_and_incarnation() {
     ] {
         let world = world(BOOT, &[(Kind::FenceEvidences, proof)]);
         let guard = world.read();
-        assert_eq!(
-            guard.view().storage_evidence(&holder, driver, at(2)).is_some(),
-            expected,
-            "evidence {what}"
-        );
+        assert_eq!(guard.view().storage_evidence(&holder, driver, at(2)).is_some(), expected, "evidence {what}");
     }
 }
 
@@ -180,9 +156,8 @@ fn a_device_is_found_by_its_namespace_and_its_name() {
     };
     let world = world(BOOT, &[device("a", "x"), device("b", "x"), device("a", "y")]);
     let guard = world.read();
-    let device_uid = |namespace: &str, name: &str| {
-        guard.view().device(namespace, name).map(|device| device.uid.to_string())
-    };
+    let device_uid =
+        |namespace: &str, name: &str| guard.view().device(namespace, name).map(|device| device.uid.to_string());
     assert_eq!(device_uid("b", "x").as_deref(), Some("b-x"));
     assert_eq!(device_uid("a", "y").as_deref(), Some("a-y"));
     assert_eq!(device_uid("b", "y"), None);
@@ -231,8 +206,7 @@ fn bug_the_cache_dated_a_confirmation_by_another_clock_reading_than_the_check() 
     let created = jiff::Timestamp::from_second(NOON).unwrap().to_string();
     let spec = json!({ "node": { "name": "n", "uid": "uid-n", "bootID": BOOT }, "kind": "Asserted", "by": "ada",
         "reason": "I looked", "validSeconds": 3600 });
-    let confirmation =
-        set(set(evidence("e", 1), "/metadata/creationTimestamp", json!(created)), "/spec", spec);
+    let confirmation = set(set(evidence("e", 1), "/metadata/creationTimestamp", json!(created)), "/spec", spec);
     let world = world(BOOT, &[(Kind::FenceEvidences, confirmation)]);
     let holds = |now| {
         let guard = world.read();

@@ -59,11 +59,7 @@ fn a_change_of_only_the_version_notifies_no_subscriber() {
     apply::<Node>(&cache, &node("n").rv(11), at(2));
     apply::<NodeLease>(&cache, &lease("n", 1).rv(11), at(2));
     assert_eq!(changes.drain(), [""; 0]);
-    assert_eq!(
-        cache.read().view().pod(&uid("uid-a")).unwrap().rv.to_string(),
-        "11",
-        "but the version is kept"
-    );
+    assert_eq!(cache.read().view().pod(&uid("uid-a")).unwrap().rv.to_string(), "11", "but the version is kept");
 }
 
 #[test]

@@ -136,18 +136,10 @@ fn a_renewal_of_a_cached_lease_is_decoded_partially() {
     };
     assert_eq!(cache.apply_partial::<NodeLease>(&renewal(0, 0, 2), at(5)), Some("7"));
     assert_eq!(changes.drain(), ["heartbeat n0"]);
-    assert_eq!(
-        cache.apply_partial::<NodeLease>(&renewal(0, 0, 2), at(6)),
-        Some("7"),
-        "written, and not renewed"
-    );
+    assert_eq!(cache.apply_partial::<NodeLease>(&renewal(0, 0, 2), at(6)), Some("7"), "written, and not renewed");
     assert!(changes.drain().is_empty());
     assert_eq!(cache.apply_partial::<NodeLease>(&renewal(2, 2, 2), at(7)), None, "it is not in the cache");
     assert_eq!(cache.apply_partial::<NodeLease>(&renewal(0, 1, 2), at(7)), None, "it has another name");
-    assert_eq!(
-        cache.apply_partial::<NodeLease>(&renewal(0, 0, i64::MAX), at(7)),
-        None,
-        "the time is out of range"
-    );
+    assert_eq!(cache.apply_partial::<NodeLease>(&renewal(0, 0, i64::MAX), at(7)), None, "the time is out of range");
     assert_eq!(cache.apply_partial::<Pod>(&renewal(0, 0, 3), at(7)), None, "pods are decoded");
 }

@@ -60,10 +60,7 @@ fn only_fields_of_a_pod_that_are_read_are_kept() {
         let one = json!({ "type": kind, "status": status, "reason": reason });
         pod("a").set("/status/conditions", json!([one]))
     };
-    assert_eq!(
-        [store_pod(&evicted("Evicted")).evicted, store_pod(&evicted("NodeLost")).evicted],
-        [true, false]
-    );
+    assert_eq!([store_pod(&evicted("Evicted")).evicted, store_pod(&evicted("NodeLost")).evicted], [true, false]);
     for (object, target, unschedulable) in [
         (condition("DisruptionTarget", "True", "EvictionByEvictionAPI"), true, false),
         (condition("DisruptionTarget", "False", "EvictionByEvictionAPI"), false, false),
@@ -97,8 +94,7 @@ fn only_fields_of_a_pod_that_are_read_are_kept() {
 #[test]
 fn a_deletion_keeps_when_it_was_first_seen_and_whether_the_kubelet_observed_it() {
     let dying = |grace: i64, observed: i64, version: u64| {
-        let object =
-            pod("a").terminating().observed(observed).rv(version).set("/metadata/generation", json!(4));
+        let object = pod("a").terminating().observed(observed).rv(version).set("/metadata/generation", json!(4));
         object.set("/metadata/deletionGracePeriodSeconds", json!(grace))
     };
     let cache = listed();
@@ -131,8 +127,7 @@ fn a_disruption_target_is_indexed_with_when_it_was_first_seen() {
     };
     let cache = listed();
     apply::<Pod>(&cache, &pod("b"), at(1));
-    for (second, object, first_seen) in [(1, target(1, 11), 1), (2, target(1, 12), 1), (3, target(2, 13), 3)]
-    {
+    for (second, object, first_seen) in [(1, target(1, 11), 1), (2, target(1, 12), 1), (3, target(2, 13), 3)] {
         apply::<Pod>(&cache, &object, at(second));
         assert_eq!(stored_pod(&cache).disruption_target.unwrap().first_seen, at(first_seen));
         assert_eq!(uids(cache.read().view().disruption_targets()), [uid("uid-a")]);
@@ -156,8 +151,7 @@ fn node_fields_of_fencing_and_the_volume_guard_are_kept_only_if_enabled() {
     assert_eq!((fencing.map(|details| details.boot_id.to_string()), in_use), (Some(BOOT.to_owned()), 0));
     let (guarded, in_use) = store_node(Cache::enable_volume_guard, &object);
     assert_eq!((guarded.map(|details| details.boot_id.to_string()), in_use), (Some(BOOT.to_owned()), 1));
-    let object =
-        object.set("/status/nodeInfo/systemUUID", json!("4c4c")).set("/spec/providerID", json!("aws:///i-1"));
+    let object = object.set("/status/nodeInfo/systemUUID", json!("4c4c")).set("/spec/providerID", json!("aws:///i-1"));
     let details = store_node(Cache::enable_fencing, &object).0.unwrap();
     assert_eq!((&*details.system_uuid, &*details.provider_id), ("4c4c", "aws:///i-1"));
     assert_eq!(details.boot_first_seen, at(1));
@@ -175,8 +169,7 @@ fn exclusion_marks_and_the_out_of_service_taint_of_a_node_are_projected() {
     assert_eq!(remediation_excluded_by(&noted(skip)), Some(skip));
     assert_eq!(remediation_excluded_by(&noted("cluster.x-k8s.io/other")), None);
     assert!(
-        remediation_excluded_by(&labelled("true")).is_some()
-            && remediation_excluded_by(&labelled("false")).is_none()
+        remediation_excluded_by(&labelled("true")).is_some() && remediation_excluded_by(&labelled("false")).is_none()
     );
     let taint = |object: &Obj| {
         store_node(Cache::enable_fencing, object).0.unwrap().out_of_service.as_deref().map(str::to_owned)
@@ -206,8 +199,7 @@ fn an_own_object_keeps_when_its_status_was_first_seen() {
     let cache = listed();
     let fence = |version: u64, message: &str| {
         let incarnation = json!({ "name": "n", "uid": "uid-n", "bootID": BOOT });
-        let spec =
-            json!({ "node": incarnation, "policy": "p", "trigger": { "kind": "Person", "reason": "r" } });
+        let spec = json!({ "node": incarnation, "policy": "p", "trigger": { "kind": "Person", "reason": "r" } });
         named("f").rv(version).set("/spec", spec).set("/status", json!({ "message": message }))
     };
     for (second, object, since) in [(1, fence(1, "a"), 1), (2, fence(2, "a"), 1), (3, fence(3, "b"), 3)] {
@@ -222,9 +214,7 @@ fn an_own_object_keeps_when_its_status_was_first_seen() {
 /// A creation time before 1970 counts as missing.
 #[test]
 fn a_node_without_a_creation_time_has_age_zero() {
-    for (created, age) in
-        [(Value::Null, 0), (json!("1970-01-01T00:00:00Z"), 0), (json!("2026-01-01T00:01:00Z"), 40)]
-    {
+    for (created, age) in [(Value::Null, 0), (json!("1970-01-01T00:00:00Z"), 0), (json!("2026-01-01T00:01:00Z"), 40)] {
         let object = node("n").set("/metadata/creationTimestamp", created);
         let cache = listed();
         cache.record_wall_time(at(0), jiff::Timestamp::from_second(1_767_225_700).unwrap());
@@ -260,11 +250,8 @@ fn a_change_of_replicas_notifies_the_budgets_of_its_pods() {
     let cache = listed();
     cache.enable_budgets();
     let changes = log_changes(&cache);
-    let set = |replicas: i32, version: u64| {
-        workload("r", replicas).rv(version).owned_by("apps/v1", "Deployment", "d")
-    };
-    let deployment =
-        |replicas: i32| apply::<WorkloadObject<Deployments>>(&cache, &workload("d", replicas), at(2));
+    let set = |replicas: i32, version: u64| workload("r", replicas).rv(version).owned_by("apps/v1", "Deployment", "d");
+    let deployment = |replicas: i32| apply::<WorkloadObject<Deployments>>(&cache, &workload("d", replicas), at(2));
     let object = pod("a").labels(json!({ "app": "db" })).owned_by("apps/v1", "ReplicaSet", "r");
     apply::<Pod>(&cache, &object, at(1));
     apply::<Budget>(&cache, &budget("b", "db", &json!({})), at(1));

@@ -70,11 +70,7 @@ fn an_unchanged_taint_keeps_its_first_seen_time_and_age() {
     list::<Node>(&cache, &[tainted(8, "v", Some(20)).ready("True")], at(70));
     assert_eq!(since(&cache), (at(50), 30));
     apply::<Node>(&cache, &tainted(9, "v", Some(55)), at(80));
-    assert_eq!(
-        since(&cache),
-        (at(80), 25),
-        "taken away and added again; the clock that jumped is not believed"
-    );
+    assert_eq!(since(&cache), (at(80), 25), "taken away and added again; the clock that jumped is not believed");
 }
 
 #[test]
@@ -100,9 +96,7 @@ fn only_tolerations_of_no_execute_taints_are_kept_and_equal_ones_are_shared() {
         json!([{ "key": "a", "operator": "Exists", "effect": effects[0], "tolerationSeconds": 300 },
             { "key": "b", "operator": "Exists", "effect": effects[1] }])
     };
-    for (name, effects) in
-        [("p", ["NoExecute", ""]), ("q", ["NoExecute", ""]), ("r", ["NoSchedule", "NoSchedule"])]
-    {
+    for (name, effects) in [("p", ["NoExecute", ""]), ("q", ["NoExecute", ""]), ("r", ["NoSchedule", "NoSchedule"])] {
         apply::<Pod>(&cache, &pod(name).on("n").set("/spec/tolerations", of(effects)), at(0));
     }
     apply::<Pod>(&cache, &pod("s").on("n"), at(0));
@@ -117,8 +111,7 @@ fn only_tolerations_of_no_execute_taints_are_kept_and_equal_ones_are_shared() {
 fn a_pod_is_placed_when_its_node_is_first_seen_and_bound_at_its_condition_time() {
     let cache = listed();
     apply::<Pod>(&cache, &pod("p"), at(5));
-    let bound =
-        json!([{ "type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:40Z" }]);
+    let bound = json!([{ "type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:40Z" }]);
     let arrived = pod("p").rv(11).on("n").set("/status/conditions", bound);
     apply::<Pod>(&cache, &arrived, at(45));
     apply::<Pod>(&cache, &arrived.rv(12), at(60));

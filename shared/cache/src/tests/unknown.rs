@@ -64,9 +64,7 @@ fn the_node_of_a_name_is_the_one_with_the_higher_version() {
 
 #[test]
 fn a_node_without_identity_makes_every_missing_node_unknown_until_the_next_list() {
-    for (what, id, name) in
-        [("neither", None, None), ("no UID", None, Some("x")), ("no name", Some("uid-x"), None)]
-    {
+    for (what, id, name) in [("neither", None, None), ("no UID", None, Some("x")), ("no name", Some("uid-x"), None)] {
         let cache = listed();
         apply::<Node>(&cache, &node("other"), at(1));
         cache.apply_undecodable::<Node>(unreadable(id, name), at(1));
@@ -74,11 +72,7 @@ fn a_node_without_identity_makes_every_missing_node_unknown_until_the_next_list(
         assert_eq!(answer(&cache, "other"), "known", "{what}");
         assert_eq!(cache.read().view().count(Kind::Nodes), (1, 1), "{what}");
         cache.begin_list::<Node>();
-        assert_eq!(
-            answer(&cache, "n"),
-            "unknown",
-            "{what}: bug: while the next list was under way it was absent"
-        );
+        assert_eq!(answer(&cache, "n"), "unknown", "{what}: bug: while the next list was under way it was absent");
         cache.end_list::<Node>(at(2));
         assert_eq!(answer(&cache, "n"), "absent", "{what}");
     }

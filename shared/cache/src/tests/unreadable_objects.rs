@@ -61,7 +61,8 @@ fn no_claim_is_absent_while_one_is_unreadable() {
 #[test]
 fn the_claim_of_an_ephemeral_volume_is_named_after_pod_and_volume() {
     let cache = guarded();
-    let volumes = json!([{ "name": "scratch", "ephemeral": { "volumeClaimTemplate": {} } }, { "name": "tmp", "emptyDir": {} }]);
+    let volumes =
+        json!([{ "name": "scratch", "ephemeral": { "volumeClaimTemplate": {} } }, { "name": "tmp", "emptyDir": {} }]);
     apply::<Pod>(&cache, &pod("a").set("/spec/volumes", volumes), at(1));
     let guard = cache.read();
     let claims: Vec<_> =
@@ -136,8 +137,7 @@ fn a_disrupted_pod_entry_keeps_the_uid_that_had_the_name_when_it_appeared() {
     };
     let about = || {
         let guard = cache.read();
-        let entry =
-            guard.view().budget(&uid("uid-b")).unwrap().status.disrupted.values().next().cloned().unwrap();
+        let entry = guard.view().budget(&uid("uid-b")).unwrap().status.disrupted.values().next().cloned().unwrap();
         (entry.pod, entry.first_seen)
     };
     apply::<Budget>(&cache, &disrupted(2, "2026-01-01T00:00:00Z"), at(2));
@@ -179,8 +179,7 @@ fn no_workload_is_absent_while_one_of_its_kind_is_unidentified() {
     use super::workloads::{ReplicaSets, WorkloadObject};
     let cache = listed();
     cache.enable_budgets();
-    let lookup_workload =
-        || lookup_name(cache.read().view().workload(WorkloadKind::ReplicaSet, &uid("uid-r")));
+    let lookup_workload = || lookup_name(cache.read().view().workload(WorkloadKind::ReplicaSet, &uid("uid-r")));
     assert_eq!(lookup_workload(), "absent");
     cache.apply_undecodable::<WorkloadObject<ReplicaSets>>(unreadable(None, None), at(1));
     assert_eq!(lookup_workload(), "unknown");

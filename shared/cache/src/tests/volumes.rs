@@ -4,8 +4,7 @@ use serde_json::json;
 
 use super::*;
 use crate::model::{
-    Attachment, Budget, FenceEvidenceObject, Holder, LeaseHolder, VOLUME_GATE, Volume, VolumeClaim,
-    VolumeLease,
+    Attachment, Budget, FenceEvidenceObject, Holder, LeaseHolder, VOLUME_GATE, Volume, VolumeClaim, VolumeLease,
 };
 use crate::testing::objects::{self, node, pod};
 use crate::testing::{World, at};
@@ -84,19 +83,11 @@ fn which_reports_of_a_kubelet_end_a_use() {
     let cache = used();
     assert_eq!(last_use(&cache), None);
     cache.remove::<Pod>(&uid("uid-a"), at(2));
-    assert_eq!(
-        last_use(&cache),
-        Some(LastUse { at: at(2), report: UseReport::None }),
-        "it ran when it was last seen"
-    );
+    assert_eq!(last_use(&cache), Some(LastUse { at: at(2), report: UseReport::None }), "it ran when it was last seen");
     let cache = used();
     apply::<Pod>(&cache, &user("a", "n", "c").phase("Failed"), at(2));
     cache.remove::<Pod>(&uid("uid-a"), at(3));
-    assert_eq!(
-        last_use(&cache),
-        Some(LastUse { at: at(2), report: UseReport::Terminated }),
-        "it was not deleted"
-    );
+    assert_eq!(last_use(&cache), Some(LastUse { at: at(2), report: UseReport::Terminated }), "it was not deleted");
     let cache = used();
     let dying = user("a", "n", "c").terminating().set("/metadata/deletionGracePeriodSeconds", json!(30));
     apply::<Pod>(&cache, &dying.phase("Failed"), at(2));
@@ -129,11 +120,7 @@ fn an_unmounted_volume_counts_for_every_pod_of_the_node() {
 #[test]
 fn a_removed_node_has_unmounted_nothing() {
     let cache = used();
-    apply::<Node>(
-        &cache,
-        &node("n").set("/status/volumesInUse", json!(["kubernetes.io/csi/d^v"])).rv(11),
-        at(2),
-    );
+    apply::<Node>(&cache, &node("n").set("/status/volumesInUse", json!(["kubernetes.io/csi/d^v"])).rv(11), at(2));
     cache.remove::<Pod>(&uid("uid-a"), at(3));
     let removed = last_use(&cache);
     cache.remove::<Node>(&uid("uid-n"), at(4));
@@ -219,10 +206,7 @@ fn a_volume_entry_is_dropped_with_the_last_object_that_names_it() {
     apply::<VolumeLease>(&cache, &lease("v", "n/uid-n/b/uid-a"), at(3));
     apply::<VolumeLease>(&cache, &lease("v", "n/uid-n/b/uid-a").uid("uid-again"), at(3));
     cache.remove::<VolumeLease>(&uid("uid-lease-v"), at(4));
-    assert!(
-        cache.read().view().volume_lease("v").is_some(),
-        "it was made again before the end of the first was seen"
-    );
+    assert!(cache.read().view().volume_lease("v").is_some(), "it was made again before the end of the first was seen");
 }
 
 /// The holder's own pod, and other pods that may still write from its node.
@@ -272,11 +256,9 @@ fn an_unchanged_claim_notifies_nothing() {
 #[test]
 fn bug_a_pod_removed_before_it_terminated_did_not_use_its_volume() {
     let holder = Holder { node: "n".into(), node_uid: uid("uid-n"), boot_id: "b".into(), pod: None };
-    let graced =
-        |own: i64| user("a", "n", "c").running().set("/spec/terminationGracePeriodSeconds", json!(own));
-    let dying = |own: i64, grace: i64| {
-        graced(own).terminating().set("/metadata/deletionGracePeriodSeconds", json!(grace))
-    };
+    let graced = |own: i64| user("a", "n", "c").running().set("/spec/terminationGracePeriodSeconds", json!(own));
+    let dying =
+        |own: i64, grace: i64| graced(own).terminating().set("/metadata/deletionGracePeriodSeconds", json!(grace));
     let over = || dying(60, 60).phase("Failed").set("/status/containerStatuses", json!([]));
     for (what, pod, proved, ends) in [
         ("without a grace of its own", user("a", "n", "c").running(), false, Some(33)),
@@ -331,8 +313,7 @@ fn the_last_removed_pod_to_terminate_keeps_the_volume_of_a_missing_node() {
         cache.remove::<Pod>(&uid("uid-b"), at(4));
         let guard = cache.read();
         let view = guard.view();
-        let state =
-            (view.removed_pods_terminate_at("v", &holder), view.is_used_on_missing_node("v", &holder));
+        let state = (view.removed_pods_terminate_at("v", &holder), view.is_used_on_missing_node("v", &holder));
         assert_eq!(state, (ends, uses), "the first {what}");
     }
 }

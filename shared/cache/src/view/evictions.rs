@@ -6,10 +6,7 @@ use crate::model::{Eviction, EvictionRequest, EvictionTarget, Kind, Pod, Uid};
 
 impl<'a> View<'a> {
     /// The readable requests to evict this pod.
-    pub fn eviction_requests_of(
-        &self,
-        target: &EvictionTarget,
-    ) -> impl Iterator<Item = &'a EvictionRequest> + use<'a> {
+    pub fn eviction_requests_of(&self, target: &EvictionTarget) -> impl Iterator<Item = &'a EvictionRequest> + use<'a> {
         self.inner.evictions.requests_of(target)
     }
 

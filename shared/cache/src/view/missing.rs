@@ -16,14 +16,10 @@ impl<'a> View<'a> {
         let taken_for = holder.pod.as_ref().and_then(|pod| self.pod(pod));
         let mut users = self.pods_using(volume).chain(taken_for);
         let removed = || {
-            self.inner
-                .volumes
-                .removed(volume)
-                .any(|(node, all)| **node == *holder.node && all.terminates_at.is_none())
+            self.inner.volumes.removed(volume).any(|(node, all)| **node == *holder.node && all.terminates_at.is_none())
         };
         !self.unreachable_before_node_deleted(&holder.node)
-            && (users.any(|pod| pod.node.as_ref() == Some(&holder.node) && pod.may_mount_volumes())
-                || removed())
+            && (users.any(|pod| pod.node.as_ref() == Some(&holder.node) && pod.may_mount_volumes()) || removed())
     }
 
     /// When the processes of pods of a missing node that other clients removed have terminated, if its kubelet sees
@@ -40,8 +36,6 @@ impl<'a> View<'a> {
     pub fn last_termination_on_missing_node(&self, volume: &str) -> Option<(&'a Arc<str>, Option<Mono>)> {
         let last_reports = self.inner.volumes.removed(volume).filter(|(_, removed)| !removed.all_unreachable);
         let missing = last_reports.filter(|(node, _)| matches!(self.node(node), Lookup::Absent));
-        missing
-            .map(|(node, removed)| (node, removed.terminates_at))
-            .max_by_key(|(_, end)| (end.is_none(), *end))
+        missing.map(|(node, removed)| (node, removed.terminates_at)).max_by_key(|(_, end)| (end.is_none(), *end))
     }
 }

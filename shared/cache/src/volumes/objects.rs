@@ -8,8 +8,8 @@ use super::super::table::{Entry, Table};
 use super::UseReport;
 use crate::clock::Mono;
 use crate::model::{
-    Attachment, BoundClaim, DETACH_LABEL, HELD_LABEL, Interner, Kind, LeaseHolder, Sharing, Uid, Volume,
-    VolumeClaim, VolumeLease,
+    Attachment, BoundClaim, DETACH_LABEL, HELD_LABEL, Interner, Kind, LeaseHolder, Sharing, Uid, Volume, VolumeClaim,
+    VolumeLease,
 };
 use crate::wire;
 
@@ -54,8 +54,7 @@ impl Object for Volume {
         let entry = inner.volumes.entry(&name);
         (entry.volume, entry.last_seen) = (Some(uid.clone()), None);
         let before = inner.volumes.volumes.put(uid, Entry::Known(volume.clone()));
-        let unchanged =
-            matches!(before, Some(Entry::Known(before)) if before == Self { rv: before.rv, ..volume });
+        let unchanged = matches!(before, Some(Entry::Known(before)) if before == Self { rv: before.rv, ..volume });
         if !unchanged {
             inner.notify_volume(&name, notify);
         }
@@ -98,8 +97,7 @@ impl Object for VolumeClaim {
             let namespace = self::parse_name(meta.namespace.as_deref(), "metadata.namespace")?;
             Ok((uid, rv, name, namespace))
         };
-        let (uid, rv, name, namespace) =
-            read().map_err(|error: ProjectError| Undecodable::from_meta(&meta, &error))?;
+        let (uid, rv, name, namespace) = read().map_err(|error: ProjectError| Undecodable::from_meta(&meta, &error))?;
         let volume = wire.spec.and_then(|spec| spec.volume_name).filter(|volume| !volume.is_empty());
         Ok(Self {
             namespace: interner.intern(&namespace),
@@ -154,8 +152,7 @@ impl Object for Attachment {
             let node = self::parse_name(spec.node_name.as_deref(), "spec.nodeName")?;
             Ok((uid, rv, name, node))
         };
-        let (uid, rv, name, node) =
-            read().map_err(|error: ProjectError| Undecodable::from_meta(&meta, &error))?;
+        let (uid, rv, name, node) = read().map_err(|error: ProjectError| Undecodable::from_meta(&meta, &error))?;
         let volume = spec.source.and_then(|source| source.persistent_volume_name);
         Ok(Self {
             name: interner.intern(&name),
@@ -235,8 +232,7 @@ impl Object for VolumeLease {
     }
 
     fn put(inner: &mut Inner, mut lease: Self, now: Mono, notify: Notify<'_>) {
-        if let Some(before) =
-            inner.volumes.leases.get_known(&lease.uid).filter(|before| before.holder == lease.holder)
+        if let Some(before) = inner.volumes.leases.get_known(&lease.uid).filter(|before| before.holder == lease.holder)
         {
             lease.holder_since = before.holder_since;
         }

@@ -83,9 +83,8 @@ impl Model {
             Step::Update(node, last_report) => {
                 index.update(node, at(*last_report));
                 let before = self.nodes.insert(node.uid.clone(), ((**node).clone(), at(*last_report)));
-                let continues = before.is_some_and(|(before, _)| {
-                    before.zone == node.zone && before.lost_taints().next().is_some()
-                });
+                let continues =
+                    before.is_some_and(|(before, _)| before.zone == node.zone && before.lost_taints().next().is_some());
                 if let Some(mark) = node.lost_taints().map(Taint::since).max().filter(|_| !continues) {
                     let latest = self.marks.entry(Arc::clone(&node.zone)).or_insert(mark);
                     *latest = (*latest).max(mark);
@@ -115,8 +114,7 @@ impl Model {
     /// The nodes that wait to be tainted as lost, in order.
     fn waiting(&self, zone: &str) -> Vec<&Node> {
         let lost = |node: &&Node| {
-            matches!(node.readiness, Readiness::NotReady | Readiness::Unknown)
-                && node.lost_taints().next().is_none()
+            matches!(node.readiness, Readiness::NotReady | Readiness::Unknown) && node.lost_taints().next().is_none()
         };
         let mut waiting: Vec<&Node> = self.of_zone(zone).filter(lost).collect();
         waiting.sort_by_key(|node| (node.ready_since.is_none(), node.ready_since, Arc::clone(&node.name)));
@@ -125,10 +123,7 @@ impl Model {
 
     fn check(&self, index: &Zones) -> Result<(), TestCaseError> {
         let zones: BTreeSet<Arc<str>> = self.nodes.values().map(|(node, _)| Arc::clone(&node.zone)).collect();
-        prop_assert_eq!(
-            index.counts().map(|(zone, _)| Arc::clone(zone)).collect::<BTreeSet<_>>(),
-            zones.clone()
-        );
+        prop_assert_eq!(index.counts().map(|(zone, _)| Arc::clone(zone)).collect::<BTreeSet<_>>(), zones.clone());
         for zone in ["z0", "z1", "z2", "nowhere"] {
             let count = |is: fn(&Node) -> bool| self.of_zone(zone).filter(|node| is(node)).count();
             let expected = ZoneCount {

@@ -51,16 +51,11 @@ fn refusals_show_each_word_once() {
         let error = ApiError::from_status(status, None, Encoding::Json, Bytes::from(body));
         let line = crate::error_chain(&error);
         let shown = line.strip_prefix("the API server answered ").unwrap();
-        assert!(
-            shown.starts_with(&code.to_string()) && !line.contains('\n') && !line.contains(" : "),
-            "{line}"
-        );
+        assert!(shown.starts_with(&code.to_string()) && !line.contains('\n') && !line.contains(" : "), "{line}");
         assert!(!shown.ends_with([':', ' ']) || message.trim().ends_with(':'), "{line:?}");
         let head = if plain || reason.is_empty() { code.to_string() } else { format!("{code} {reason}") };
         let rest = shown.strip_prefix(&head).unwrap().trim_start_matches([':', ';', ' ']);
-        for again in
-            [format!("{code}:"), format!("{reason}:")].iter().filter(|again| again.len() > 1 && !plain)
-        {
+        for again in [format!("{code}:"), format!("{reason}:")].iter().filter(|again| again.len() > 1 && !plain) {
             assert!(!rest.to_lowercase().starts_with(&again.to_lowercase()), "{again} twice in {line}");
         }
         for word in message.split_whitespace().filter(|word| word.len() > 3) {

@@ -52,10 +52,7 @@ fn is_for_people(text: &str) {
 #[test]
 fn bug_connection_errors_showed_type_names_and_no_address() {
     let rows: [(kube::Error, &str); 14] = [
-        (
-            service(refused()),
-            "the connection to https://127.0.0.1:16999 (context prod) broke: connection refused",
-        ),
+        (service(refused()), "the connection to https://127.0.0.1:16999 (context prod) broke: connection refused"),
         (service(io::Error::from(io::ErrorKind::TimedOut)), "broke: timed out"),
         (
             service(Named("failed to lookup address information: Name or service not known")),
@@ -70,10 +67,7 @@ fn bug_connection_errors_showed_type_names_and_no_address() {
         (service(certificate(CertificateError::NotValidForName)), "was not issued for this address"),
         (service(certificate(CertificateError::BadSignature)), "cannot be used: bad signature"),
         (service(other("UnsupportedCertVersion")), "X.509 version 1"),
-        (
-            service(rustls::Error::AlertReceived(AlertDescription::CertificateRequired)),
-            "certificate required",
-        ),
+        (service(rustls::Error::AlertReceived(AlertDescription::CertificateRequired)), "certificate required"),
         (service(rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType)), "does not speak TLS"),
         (service(rustls::Error::AlertReceived(AlertDescription::HandshakeFailure)), "the curve P-521"),
         (service(other("CaUsedAsEndEntity")), "CA:TRUE"),
@@ -165,8 +159,6 @@ async fn an_error_names_the_api_server_and_the_context() {
     let error = opened(path, None).await.unwrap().send(Call::get("/version")).await.unwrap_err();
     assert_eq!(
         crate::error_chain(&error),
-        format!(
-            "cannot reach {server} (context prod): connection refused; does it run, and is this its address?"
-        )
+        format!("cannot reach {server} (context prod): connection refused; does it run, and is this its address?")
     );
 }

@@ -91,8 +91,7 @@ fn addresses_are_parsed_as_by_client_go() {
 #[test]
 fn impersonation_headers_are_those_of_kubectl() {
     let extra = vec![("example.org/a%b".to_owned(), "v".to_owned())];
-    let act_as =
-        ActAs { user: "jörg".to_owned(), uid: Some("1".to_owned()), groups: vec!["g".to_owned()], extra };
+    let act_as = ActAs { user: "jörg".to_owned(), uid: Some("1".to_owned()), groups: vec!["g".to_owned()], extra };
     let headers: Vec<_> = headers(&act_as).unwrap().into_iter().map(|(name, _)| name.to_string()).collect();
     assert_eq!(
         headers,

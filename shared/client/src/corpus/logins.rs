@@ -97,10 +97,7 @@ async fn no_connection_uses_an_old_client_certificate() {
     connection.send(Call::get("/version")).await.unwrap();
     assert_eq!(
         stubs.seen(),
-        [
-            "api-401-once: GET /version certificate=p256 of 1",
-            "api-401-once: GET /version certificate=p384 of 1"
-        ]
+        ["api-401-once: GET /version certificate=p256 of 1", "api-401-once: GET /version certificate=p384 of 1"]
     );
 }
 

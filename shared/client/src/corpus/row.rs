@@ -23,12 +23,7 @@ pub(super) struct Row {
 
 impl Row {
     pub(super) fn all(record: &str) -> Vec<Self> {
-        record
-            .split("\n\n")
-            .map(str::trim_start)
-            .filter(|text| !text.trim().is_empty())
-            .map(Self::read)
-            .collect()
+        record.split("\n\n").map(str::trim_start).filter(|text| !text.trim().is_empty()).map(Self::read).collect()
     }
 
     fn read(text: &str) -> Self {

@@ -82,16 +82,16 @@ impl Stubs {
 
     /// Replaces `{name}` by the port of that server.
     pub(super) fn placed(&self, text: &str) -> String {
-        self.ports.iter().fold(text.to_owned(), |text, (name, port)| {
-            text.replace(&format!("{{{name}}}"), &port.to_string())
-        })
+        self.ports
+            .iter()
+            .fold(text.to_owned(), |text, (name, port)| text.replace(&format!("{{{name}}}"), &port.to_string()))
     }
 
     /// Replaces ports by `{name}`, for records.
     pub(super) fn unplaced(&self, text: &str) -> String {
-        self.ports.iter().fold(text.to_owned(), |text, (name, port)| {
-            text.replace(&format!(":{port}"), &format!(":{{{name}}}"))
-        })
+        self.ports
+            .iter()
+            .fold(text.to_owned(), |text, (name, port)| text.replace(&format!(":{port}"), &format!(":{{{name}}}")))
     }
 
     /// The requests since the last call.
@@ -215,9 +215,7 @@ impl Stub {
         let request = lines.next().unwrap_or_default().trim_end_matches(" HTTP/1.1").to_owned();
         let headers = |line: &&str| {
             let line = line.to_ascii_lowercase();
-            ["authorization:", "impersonate-", "proxy-authorization:"]
-                .iter()
-                .any(|name| line.starts_with(name))
+            ["authorization:", "impersonate-", "proxy-authorization:"].iter().any(|name| line.starts_with(name))
         };
         let mut headers: Vec<String> = lines
             .filter(headers)
@@ -245,8 +243,7 @@ impl Stub {
         let tunnel = request.strip_prefix("CONNECT ").filter(|_| code == "200 OK");
         if let Some(to) = tunnel {
             stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await?;
-            return joined(stream, to.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or(0))
-                .await;
+            return joined(stream, to.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or(0)).await;
         }
         let status = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","message":"Unauthorized","reason":"Unauthorized","code":401}"#;
         let body = if code.starts_with("401") { status } else { r#"{"gitVersion":"v1.37.2"}"# };
@@ -288,8 +285,7 @@ impl Stub {
         };
         let mut host = vec![0; length.into()];
         stream.read_exact(&mut host).await?;
-        let host =
-            if request[3] == 3 { String::from_utf8_lossy(&host).into_owned() } else { format!("{host:?}") };
+        let host = if request[3] == 3 { String::from_utf8_lossy(&host).into_owned() } else { format!("{host:?}") };
         let port = stream.read_u16().await?;
         self.seen.lock().push(format!("{}: {host}:{port}{login}", self.name));
         stream.write_all(&[5, 0, 0, 1, 0, 0, 0, 0, 0, 0]).await?;

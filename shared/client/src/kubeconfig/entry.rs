@@ -81,15 +81,14 @@ impl<'f> Entry<'f> {
         let (path, data) = (self.path(field)?, self.text(&format!("{field}-data"))?);
         match (path, data) {
             (None, None) => Ok(None),
-            (Some(_), Some(_)) => {
-                Err(EntryError(format!("{field} and {field}-data are both given; remove one")))
-            }
+            (Some(_), Some(_)) => Err(EntryError(format!("{field} and {field}-data are both given; remove one"))),
             (None, Some(data)) => {
                 // YAML keeps the line breaks of a block, and Go's base64 decoder ignores them.
                 let lines: String = data.split_ascii_whitespace().collect();
-                STANDARD.decode(lines).map(Some).map_err(|why| {
-                    EntryError(format!("{field}-data is not base64: {}", explain_base64(&why)))
-                })
+                STANDARD
+                    .decode(lines)
+                    .map(Some)
+                    .map_err(|why| EntryError(format!("{field}-data is not base64: {}", explain_base64(&why))))
             }
             (Some(path), None) => read_file(field, &path).map(Some),
         }
@@ -110,11 +109,7 @@ fn explain_base64(why: &base64::DecodeError) -> String {
 
 fn read_file(field: &str, path: &Path) -> Result<Vec<u8>, EntryError> {
     std::fs::read(path).map_err(|error| {
-        EntryError(format!(
-            "{field}: the file {} cannot be read: {}",
-            path.display(),
-            crate::cause::io_message(&error)
-        ))
+        EntryError(format!("{field}: the file {} cannot be read: {}", path.display(), crate::cause::io_message(&error)))
     })
 }
 
@@ -150,8 +145,7 @@ impl Cluster {
         }
         let extensions = entry.get("extensions").and_then(Value::as_array);
         let of_exec = |one: &&Value| one["name"] == "client.authentication.k8s.io/exec";
-        let exec_config =
-            extensions.and_then(|all| all.iter().find(of_exec)).map(|one| one["extension"].clone());
+        let exec_config = extensions.and_then(|all| all.iter().find(of_exec)).map(|one| one["extension"].clone());
         Ok(Self {
             server: address.to_owned(),
             authority,
@@ -219,8 +213,7 @@ impl User {
         if basic.is_some() && token.is_some() {
             return Err(EntryError::new("token and username are both given; remove one"));
         }
-        let has_certificate =
-            entry.text("client-certificate")?.or(entry.text("client-certificate-data")?).is_some();
+        let has_certificate = entry.text("client-certificate")?.or(entry.text("client-certificate-data")?).is_some();
         let identity = if has_certificate {
             let certificates = entry.data("client-certificate")?.unwrap_or_default();
             let key = entry.data("client-key")?;
@@ -249,9 +242,7 @@ impl User {
 fn of_provider(provider: &Value) -> Result<String, EntryError> {
     match provider["name"].as_str().unwrap_or_default() {
         "oidc" => provider["config"]["id-token"].as_str().map(str::to_owned).ok_or_else(|| {
-            EntryError::new(
-                "auth-provider oidc has no id-token; log in by kubectl first, or use exec with kubelogin",
-            )
+            EntryError::new("auth-provider oidc has no id-token; log in by kubectl first, or use exec with kubelogin")
         }),
         other => Err(EntryError::new(format!(
             "auth-provider {other} is no longer part of kubectl; use exec with its login command"
@@ -267,8 +258,7 @@ fn act_as(entry: &Entry<'_>) -> Result<ActAs, EntryError> {
             return Err(EntryError::new("as-user-extra has values that are no lists"));
         };
         for value in values {
-            let value =
-                value.as_str().ok_or_else(|| EntryError::new("as-user-extra has a value that is no text"))?;
+            let value = value.as_str().ok_or_else(|| EntryError::new("as-user-extra has a value that is no text"))?;
             extra.push((key.clone(), value.to_owned()));
         }
     }

@@ -97,8 +97,7 @@ impl Exec {
 
     fn did_not_start(&self, error: &std::io::Error) -> LoginError {
         let hint = self.command.hint.as_deref().unwrap_or_default();
-        let hint: String =
-            hint.chars().filter(|letter| !letter.is_control() || letter.is_whitespace()).collect();
+        let hint: String = hint.chars().filter(|letter| !letter.is_control() || letter.is_whitespace()).collect();
         let hint = hint.split_whitespace().collect::<Vec<_>>().join(" ");
         let hint = if hint.is_empty() { hint } else { format!("; {hint}") };
         LoginError(format!("{self} cannot be started: {}{hint}", crate::cause::io_message(error)))
@@ -109,11 +108,7 @@ impl Exec {
             let output = String::from_utf8_lossy(&out.stderr);
             let output = output.lines().map(str::trim).find(|line| !line.is_empty());
             let output = output.unwrap_or(if is_interactive { "see above" } else { "it said nothing" });
-            return Err(LoginError(format!(
-                "{self} failed ({}): {}",
-                out.status,
-                crate::cause::in_one_line(output)
-            )));
+            return Err(LoginError(format!("{self} failed ({}): {}", out.status, crate::cause::in_one_line(output))));
         }
         let bad = |why: &str| LoginError(format!("{self} gave no login: {why}"));
         if out.stdout.trim_ascii().is_empty() {
@@ -126,9 +121,7 @@ impl Exec {
             .map_err(|_neither| bad("what it wrote is no ExecCredential in JSON or YAML"))?;
         if answer.api_version != self.command.version {
             let (theirs, ours) = (&answer.api_version, &self.command.version);
-            return Err(bad(&format!(
-                "it answered in the apiVersion {theirs:?}, and the kubeconfig says {ours}"
-            )));
+            return Err(bad(&format!("it answered in the apiVersion {theirs:?}, and the kubeconfig says {ours}")));
         }
         let status = answer.status.ok_or_else(|| bad("it answered without a status"))?;
         let token = status.token.filter(|token| !token.is_empty()).map(Zeroizing::new);
@@ -142,8 +135,7 @@ impl Exec {
         };
         let ends = status.expiration_timestamp.filter(|text| !text.is_empty());
         let ends = ends.map(|text| {
-            text.parse()
-                .map_err(|_not_one| bad(&format!("expirationTimestamp {text:?} is no time stamp (RFC 3339)")))
+            text.parse().map_err(|_not_one| bad(&format!("expirationTimestamp {text:?} is no time stamp (RFC 3339)")))
         });
         Ok(ExecOutput { token, identity, ends: ends.transpose()? })
     }

@@ -36,20 +36,8 @@ fn a_machine_with_two_supplies_is_off_when_both_report_off_twice_without_an_iden
         (BestEffort, &[OFF, OFF], &[ON, ON], "On", "fencing/right says On"),
         (BestEffort, &[OFF, OFF], &[OFF, ON], "On", "fencing/right says On"),
         (BestEffort, &[OFF, OFF], &[ON, OFF], "On", "fencing/right says On"),
-        (
-            BestEffort,
-            &[OFF, OFF],
-            &[SILENT, SILENT],
-            "Unknown",
-            "fencing/right says Unknown: timed out after 20 s",
-        ),
-        (
-            BestEffort,
-            &[OFF, OFF],
-            &[OFF, SILENT],
-            "Unknown",
-            "fencing/right says Unknown: timed out after 20 s",
-        ),
+        (BestEffort, &[OFF, OFF], &[SILENT, SILENT], "Unknown", "fencing/right says Unknown: timed out after 20 s"),
+        (BestEffort, &[OFF, OFF], &[OFF, SILENT], "Unknown", "fencing/right says Unknown: timed out after 20 s"),
         (BestEffort, &[OFF, OFF], &[OFF], "Unknown", "not every device was checked"),
         (BestEffort, &[OFF, OFF], &[], "Unknown", "not every device was checked"),
         (
@@ -72,11 +60,7 @@ fn a_machine_with_two_supplies_is_off_when_both_report_off_twice_without_an_iden
         let (left, right) = (device_samples("left", check, left), device_samples("right", check, right));
         let verified = aggregate_samples(Act::Off, &[left.clone(), right.clone()], None);
         assert_eq!((verified.power.name(), &*verified.message), (power, message), "{left:?} {right:?}");
-        assert_eq!(
-            aggregate_samples(Act::Off, &[right, left], None).power.name(),
-            power,
-            "in whichever order"
-        );
+        assert_eq!(aggregate_samples(Act::Off, &[right, left], None).power.name(), power, "in whichever order");
     }
 }
 
@@ -84,14 +68,8 @@ fn a_machine_with_two_supplies_is_off_when_both_report_off_twice_without_an_iden
 fn identity_check_is_required_of_each_device_on_its_own() {
     let strict = |looks: &[SampleRow]| device_samples("strict", IdentityCheck::Required, looks);
     let lax = |looks: &[SampleRow]| device_samples("lax", IdentityCheck::BestEffort, looks);
-    assert_eq!(
-        aggregate_samples(Act::Off, &[strict(&[OFF, OFF]), lax(&[BARE, BARE])], None).power,
-        Power::Off
-    );
-    assert_eq!(
-        aggregate_samples(Act::Off, &[strict(&[BARE, BARE]), lax(&[OFF, OFF])], None).power,
-        Power::Unknown
-    );
+    assert_eq!(aggregate_samples(Act::Off, &[strict(&[OFF, OFF]), lax(&[BARE, BARE])], None).power, Power::Off);
+    assert_eq!(aggregate_samples(Act::Off, &[strict(&[BARE, BARE]), lax(&[OFF, OFF])], None).power, Power::Unknown);
 }
 
 #[test]
@@ -132,8 +110,5 @@ fn samples_are_returned_unchanged_in_the_order_of_the_devices() {
         .iter()
         .map(|sample| (sample.device.name.as_str(), sample.power.name(), sample.said.as_str()))
         .collect();
-    assert_eq!(
-        samples,
-        [("left", "Off", ""), ("left", "On", ""), ("right", "Unknown", "timed out after 20 s")]
-    );
+    assert_eq!(samples, [("left", "Off", ""), ("left", "On", ""), ("right", "Unknown", "timed out after 20 s")]);
 }

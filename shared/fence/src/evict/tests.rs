@@ -141,9 +141,7 @@ async fn a_pod_with_a_terminal_phase_and_a_running_container_is_never_evicted() 
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_cannot_be_read_is_not_evicted() {
-    let answer = harness_with(pod("a").set("/metadata/resourceVersion", json!("")), good)
-        .evict_without_request()
-        .await;
+    let answer = harness_with(pod("a").set("/metadata/resourceVersion", json!("")), good).evict_without_request().await;
     let Err(NotEvicted::Unreadable(why)) = answer else { panic!("{answer:?}") };
     assert_eq!(why, "metadata.resourceVersion is missing or empty");
 }
@@ -166,8 +164,7 @@ async fn a_budget_that_is_being_processed_is_reported_with_its_retry_after() {
 
 #[tokio::test(start_paused = true)]
 async fn status_429_without_a_budget_cause_is_not_a_blocking_budget() {
-    let answer =
-        harness_with(pod("a"), || Answer::plain(429, "Too many requests").with_retry_after(4)).evict().await;
+    let answer = harness_with(pod("a"), || Answer::plain(429, "Too many requests").with_retry_after(4)).evict().await;
     let answer = answer.unwrap_err();
     assert!(matches!(answer, NotEvicted::Failed(_)), "{answer:?}");
     assert_eq!(answer.retry_delay(), Some(Duration::from_secs(4)));
@@ -202,7 +199,8 @@ async fn other_refusals_of_the_api_server_are_classified() {
     const FULL: &str = "poddisruptionbudgets.policy \"b\" is forbidden: DisruptedPods map too big - too many evictions not confirmed by PDB controller";
     const RIGHTS: &str =
         "pods \"a\" is forbidden: User \"x\" cannot create resource \"pods/eviction\" in API group \"\"";
-    const ENDS: &str = "pods \"a\" is forbidden: unable to create new content in namespace ns because it is being terminated";
+    const ENDS: &str =
+        "pods \"a\" is forbidden: unable to create new content in namespace ns because it is being terminated";
     const CALLING: &str = "Internal error occurred: failed calling webhook \"w.example.com\": failed to call webhook: Post \"https://10.0.0.9\": context deadline exceeded";
     const DENIED: &str = "admission webhook \"w.example.com\" denied the request: not now";
     let cases: [(Says, &str, bool); 13] = [
@@ -242,10 +240,7 @@ async fn bug_a_permanent_failure_was_retried_without_a_limit() {
     );
     let minute = Some(Duration::from_secs(60));
     assert_eq!(answer.retry_limit(), minute);
-    assert_eq!(
-        harness_with(pod("a"), || status(500, "no", None, 0)).evict().await.unwrap_err().retry_limit(),
-        minute
-    );
+    assert_eq!(harness_with(pod("a"), || status(500, "no", None, 0)).evict().await.unwrap_err().retry_limit(), minute);
     // Outages and blocking budgets end.
     assert_eq!(harness(|_| Answer::status(503, "", "")).evict().await.unwrap_err().retry_limit(), None);
     assert_eq!(

@@ -47,9 +47,7 @@ async fn an_own_request_is_reused_and_that_of_another_requester_is_not_changed()
 #[tokio::test(start_paused = true)]
 async fn a_request_names_its_pod_by_uid_and_its_node_by_a_label() {
     let long = format!("{}.{}", "a".repeat(62), "b".repeat(62));
-    for (node, label, annotation) in
-        [("worker-1", "worker-1", None), (&*long, &long[..62], Some(long.as_str()))]
-    {
+    for (node, label, annotation) in [("worker-1", "worker-1", None), (&*long, &long[..62], Some(long.as_str()))] {
         let (env, _wall) = env();
         let api = Api::answering(&env, |request| match request.method.as_str() {
             "POST" => Answer::json(&request.json()),
@@ -83,9 +81,7 @@ async fn without_the_kind_there_are_no_requests_and_a_refusal_is_an_error() {
         let (env, _wall) = env();
         let api = Api::answering(&env, move |request| match (request.path == GROUP, discovery, listed) {
             (true, 200, _) => Answer::json(&group(json!([{ "name": "evictionrequests" }]))),
-            (false, _, 200) => {
-                Answer::json(&json!({ "items": [there(DRAIN, UID, "Eviction"), { "spec": 1 }] }))
-            }
+            (false, _, 200) => Answer::json(&json!({ "items": [there(DRAIN, UID, "Eviction"), { "spec": 1 }] })),
             (true, code, _) | (false, _, code) => Answer::status(code, "", "no"),
         });
         let read = list_requests(&api.connection(), None, "").await;

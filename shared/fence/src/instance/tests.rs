@@ -23,14 +23,8 @@ fn the_provider_id_of_each_provider_is_parsed() {
         ),
         ("aws:///us-west-2-lax-1a/i-01234567", ["i-01234567", "us-west-2-lax-1a", "us-west-2", "", "", ""]),
         ("aws:///us-gov-west-1b/i-01234567", ["i-01234567", "us-gov-west-1b", "us-gov-west-1", "", "", ""]),
-        (
-            "gce://shop-prod/europe-west1-b/gke-a-1",
-            ["gke-a-1", "europe-west1-b", "europe-west1", "shop-prod", "", ""],
-        ),
-        (
-            "gce://example.com:shop/us-east1-c/n1",
-            ["n1", "us-east1-c", "us-east1", "example.com:shop", "", ""],
-        ),
+        ("gce://shop-prod/europe-west1-b/gke-a-1", ["gke-a-1", "europe-west1-b", "europe-west1", "shop-prod", "", ""]),
+        ("gce://example.com:shop/us-east1-c/n1", ["n1", "us-east1-c", "us-east1", "example.com:shop", "", ""]),
         (&azure, ["aks-1", "", "", "", UUID, "MC_shop"]),
         (&azure.to_ascii_lowercase(), ["aks-1", "", "", "", UUID, "mc_shop"]),
         ("hcloud://4711", ["4711", "", "", "", "", ""]),
@@ -111,8 +105,7 @@ fn attack_an_agent_switches_instances_of_its_own_provider_alone() {
         assert_eq!(result.is_ok(), fine, "{agent} {provider_id}: {result:?}");
     }
     let error = check_provider("fence_gce", proxmox, "w1").unwrap_err().to_string();
-    for expected in ["node w1", "instance of proxmox", "fence_gce switches instances of gce", "nodeSelector"]
-    {
+    for expected in ["node w1", "instance of proxmox", "fence_gce switches instances of gce", "nodeSelector"] {
         assert!(error.contains(expected), "{error}");
     }
 }
@@ -136,13 +129,8 @@ fn the_table_has_each_scheme_and_each_agent_once() {
 fn attack_an_instance_is_named_by_nothing_but_its_provider_id() {
     const AWS: &str = "aws:///eu-central-1a/i-0123456789abcdef0";
     const GCE: &str = "gce://shop/europe-west1-b/w1";
-    type Row = (
-        &'static str,
-        &'static str,
-        &'static str,
-        &'static [(&'static str, &'static str)],
-        Option<&'static str>,
-    );
+    type Row =
+        (&'static str, &'static str, &'static str, &'static [(&'static str, &'static str)], Option<&'static str>);
     let rows: [Row; 10] = [
         ("by its id", "fence_aws", AWS, &[("plug", "{{.Instance.ID}}")], Some("i-0123456789abcdef0")),
         ("with blanks", "fence_aws", AWS, &[("plug", " {{ .Instance.ID }} ")], Some("i-0123456789abcdef0")),
@@ -151,22 +139,12 @@ fn attack_an_instance_is_named_by_nothing_but_its_provider_id() {
         ("by another part", "fence_aws", AWS, &[("plug", "{{.Instance.Zone}}")], None),
         ("not at all", "fence_aws", AWS, &[], None),
         ("an agent of another provider", "fence_gce", AWS, &[("plug", "{{.Instance.ID}}")], None),
-        (
-            "a name of any zone",
-            "fence_gce",
-            GCE,
-            &[("plug", "{{.Instance.ID}}"), ("zone", "europe-west1-b")],
-            None,
-        ),
+        ("a name of any zone", "fence_gce", GCE, &[("plug", "{{.Instance.ID}}"), ("zone", "europe-west1-b")], None),
         (
             "a name of its zone and project",
             "fence_gce",
             GCE,
-            &[
-                ("plug", "{{.Instance.ID}}"),
-                ("zone", "{{.Instance.Zone}}"),
-                ("project", "{{.Instance.Project}}"),
-            ],
+            &[("plug", "{{.Instance.ID}}"), ("zone", "{{.Instance.Zone}}"), ("project", "{{.Instance.Project}}")],
             Some("w1"),
         ),
         ("a number of any cluster", "fence_pve", "proxmox://a/100", &[("plug", "{{.Instance.ID}}")], None),

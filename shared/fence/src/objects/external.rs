@@ -3,13 +3,10 @@
 
 use serde_json::{Value, json};
 
-use super::{
-    ObjectOrder, create, delete, failed, name_in_path, read_object, resource_name, text, to_outcome,
-};
+use super::{ObjectOrder, create, delete, failed, name_in_path, read_object, resource_name, text, to_outcome};
 use crate::StepContext;
 use crate::api::{
-    DeviceDriver, External, GROUP, NODE_NAME_ANNOTATION, TIMED_OUT_ANNOTATION, TargetObject, TemplateRef,
-    VERSION,
+    DeviceDriver, External, GROUP, NODE_NAME_ANNOTATION, TIMED_OUT_ANNOTATION, TargetObject, TemplateRef, VERSION,
 };
 use crate::client::{Call, Connection, Method, WriteCall as _};
 use crate::outcome::Outcome;
@@ -67,8 +64,7 @@ pub(super) async fn resolve(
     let named = &external.template_ref;
     let template = read_template(connection, order, named).await?;
     let plural = resource_name(connection, &named.api_version, remediation_kind(named)).await?;
-    let several =
-        template.pointer("/metadata/annotations").is_some_and(|all| all.get(MULTIPLE_TEMPLATES).is_some());
+    let several = template.pointer("/metadata/annotations").is_some_and(|all| all.get(MULTIPLE_TEMPLATES).is_some());
     let node = &order.facts.machine.node;
     let name = if several { name_after(node, &[named.name.as_bytes()]) } else { node.to_string() };
     let namespace = &order.device.namespace;
@@ -203,10 +199,7 @@ pub(super) async fn check_status(
         }
         Some(existing) => (
             Power::Unknown,
-            format!(
-                "{path} says {condition}={}",
-                condition_status(existing, condition).unwrap_or("nothing yet")
-            ),
+            format!("{path} says {condition}={}", condition_status(existing, condition).unwrap_or("nothing yet")),
         ),
     };
     Ok(Answer::new(power, Identity::Unknown, message))

@@ -26,8 +26,7 @@ const POWER_OFF_ANNOTATION: &str = "reboot.metal3.io/pod-safety";
 const FENCE: &str = "fence";
 
 /// With one of these annotations the operator neither reads nor switches the power.
-const UNMANAGED_ANNOTATIONS: [&str; 2] =
-    ["baremetalhost.metal3.io/paused", "baremetalhost.metal3.io/detached"];
+const UNMANAGED_ANNOTATIONS: [&str; 2] = ["baremetalhost.metal3.io/paused", "baremetalhost.metal3.io/detached"];
 
 /// The provisioning states in which the operator switches the power, and does nothing else with the machine.
 const SWITCHABLE_STATES: [&str; 2] = ["provisioned", "externally provisioned"];
@@ -57,9 +56,7 @@ impl Consumer {
         let made_of = text(machine, "/spec/infrastructureRef/kind");
         if made_of != "Metal3Machine" {
             let name = text(machine, "/metadata/name");
-            return Err(failed(format!(
-                "the Machine {namespace}/{name} is a {made_of}, not a Metal3Machine"
-            )));
+            return Err(failed(format!("the Machine {namespace}/{name} is a {made_of}, not a Metal3Machine")));
         }
         let name = text(machine, "/spec/infrastructureRef/name").to_owned();
         Ok(Self { group: "infrastructure.cluster.x-k8s.io", kind: "Metal3Machine", namespace, name })
@@ -93,10 +90,7 @@ async fn find_machine(
 
 /// Finds the host by the Machine that names the node: the host in its namespace whose consumer it is. A kubelet can
 /// write neither.
-pub(super) async fn resolve(
-    connection: &Connection,
-    order: &ObjectOrder,
-) -> Result<TargetObject, DeviceError> {
+pub(super) async fn resolve(connection: &Connection, order: &ObjectOrder) -> Result<TargetObject, DeviceError> {
     let version = preferred_version(connection, GROUP).await?;
     let (kind, MachineObject { object: machine, .. }) = find_machine(connection, order).await?;
     let consumer = Consumer::from_machine(kind, &machine)?;
@@ -111,9 +105,7 @@ pub(super) async fn resolve(
     let [host] = &hosts[..] else {
         let Consumer { kind, namespace, name, .. } = consumer;
         let count = hosts.len();
-        return Err(failed(format!(
-            "{count} BareMetalHosts are consumed by {kind} {namespace}/{name}, not one"
-        )));
+        return Err(failed(format!("{count} BareMetalHosts are consumed by {kind} {namespace}/{name}, not one")));
     };
     let name = text(host, "/metadata/name");
     Ok(TargetObject {
@@ -148,9 +140,8 @@ fn why_not_switchable(host: &Value) -> Option<String> {
 fn why_power_unreliable(host: &Value) -> Option<String> {
     let operational = text(host, "/status/operationalStatus");
     let error = text(host, "/status/errorMessage");
-    why_not_switchable(host).or_else(|| {
-        (operational != "OK").then(|| format!("its operationalStatus is {operational:?}: {error}"))
-    })
+    why_not_switchable(host)
+        .or_else(|| (operational != "OK").then(|| format!("its operationalStatus is {operational:?}: {error}")))
 }
 
 fn power(host: &Value) -> Power {
@@ -184,18 +175,13 @@ pub(super) async fn power_off(
 
 /// Removes the annotation, so that the operator switches the host on again unless another annotation keeps it off. An
 /// annotation of another incident stays.
-pub(super) async fn lift(
-    context: &StepContext<'_>,
-    target: &Target,
-    object: &TargetObject,
-) -> Result<(), Outcome> {
+pub(super) async fn lift(context: &StepContext<'_>, target: &Target, object: &TargetObject) -> Result<(), Outcome> {
     let host = read_object(context.writer.connection, &object.path).await;
     let host = host.map_err(to_outcome)?;
     let own = host.filter(|host| text(host, "/metadata/uid") == object.uid);
     let fence = target.fence.uid.to_string();
     let is_own = |host: &Value| {
-        let hold =
-            annotation(host, POWER_OFF_ANNOTATION).and_then(|hold| serde_json::from_str::<Value>(hold).ok());
+        let hold = annotation(host, POWER_OFF_ANNOTATION).and_then(|hold| serde_json::from_str::<Value>(hold).ok());
         hold.is_some_and(|hold| hold[FENCE] == *fence)
     };
     match own.as_ref().is_some_and(is_own) {
@@ -205,11 +191,7 @@ pub(super) async fn lift(
 }
 
 /// Writes by UID: a host of the same name may be another machine.
-async fn set_power_off(
-    context: &StepContext<'_>,
-    object: &TargetObject,
-    value: &Value,
-) -> Result<(), Outcome> {
+async fn set_power_off(context: &StepContext<'_>, object: &TargetObject, value: &Value) -> Result<(), Outcome> {
     let body = json!({ "metadata": { "uid": object.uid, "annotations": { POWER_OFF_ANNOTATION: value } } });
     context.send(Call::write(Method::Merge, object.path.clone(), &body)).await.map(drop)
 }

@@ -41,10 +41,7 @@ pub(super) const CLUSTER_API: Kind = Kind {
     node_uid: Some("/status/nodeRef/uid"),
     provider_id: "/spec/providerID",
     named_by: |node| {
-        Some((
-            annotation(node, "cluster.x-k8s.io/cluster-namespace")?,
-            annotation(node, "cluster.x-k8s.io/machine")?,
-        ))
+        Some((annotation(node, "cluster.x-k8s.io/cluster-namespace")?, annotation(node, "cluster.x-k8s.io/machine")?))
     },
 };
 
@@ -121,8 +118,8 @@ pub(super) async fn find(
     let what = kind.name;
     let node = read_object(connection, &format!("/api/v1/nodes/{name}")).await?;
     let node = node.ok_or_else(|| failed(format!("the Node {name} is gone, so its {what} is not known")))?;
-    let named = (kind.named_by)(&node)
-        .filter(|(namespace, name)| is_kubernetes_name(namespace) && is_kubernetes_name(name));
+    let named =
+        (kind.named_by)(&node).filter(|(namespace, name)| is_kubernetes_name(namespace) && is_kubernetes_name(name));
     let (path, object) = match named {
         Some((namespace, machine)) => {
             if !is_namespace_allowed(namespaces, namespace) {
@@ -139,16 +136,11 @@ pub(super) async fn find(
     };
     if !kind.is_machine_of(&object, &node) {
         let (field, stated_node) = (kind.node_field(), text(&object, kind.node));
-        return Err(failed(format!(
-            "{path} does not belong to node {name}: its {field} names {stated_node:?}"
-        )));
+        return Err(failed(format!("{path} does not belong to node {name}: its {field} names {stated_node:?}")));
     }
-    let (node_provider_id, object_provider_id) =
-        (text(&node, "/spec/providerID"), text(&object, kind.provider_id));
+    let (node_provider_id, object_provider_id) = (text(&node, "/spec/providerID"), text(&object, kind.provider_id));
     if node_provider_id.is_empty() {
-        return Err(failed(format!(
-            "node {name} has no spec.providerID, so no {what} is known to be its own"
-        )));
+        return Err(failed(format!("node {name} has no spec.providerID, so no {what} is known to be its own")));
     }
     if node_provider_id != object_provider_id {
         return Err(failed(format!(
@@ -244,11 +236,7 @@ async fn find_by_reference(
 }
 
 /// Deletes the object, unless it is being deleted already.
-pub(super) async fn power_off(
-    context: &StepContext<'_>,
-    kind: &Kind,
-    object: &TargetObject,
-) -> Result<(), Outcome> {
+pub(super) async fn power_off(context: &StepContext<'_>, kind: &Kind, object: &TargetObject) -> Result<(), Outcome> {
     // The next status check shows the result; the read may also fail.
     let existing = read_object(context.writer.connection, &object.path).await.ok().flatten();
     let is_deleting = |existing: &Value| existing.pointer("/metadata/deletionTimestamp").is_some();
@@ -263,14 +251,10 @@ pub(super) async fn power_off(
 
 /// Off means that the object is gone. [`power_off`] deletes no object whose provider removes the last finalizer
 /// before the machine is off.
-pub(super) async fn check_status(
-    connection: &Connection,
-    object: &TargetObject,
-) -> Result<Answer, DeviceError> {
+pub(super) async fn check_status(connection: &Connection, object: &TargetObject) -> Result<Answer, DeviceError> {
     let identity = if object.matched { Identity::Match } else { Identity::Unknown };
     let path = &object.path;
-    let machine =
-        read_object(connection, path).await?.filter(|machine| text(machine, "/metadata/uid") == object.uid);
+    let machine = read_object(connection, path).await?.filter(|machine| text(machine, "/metadata/uid") == object.uid);
     let (power, message) = match machine {
         None => (Power::Off, format!("{path} is gone")),
         Some(machine) if machine.pointer("/metadata/deletionTimestamp").is_some() => {

@@ -9,9 +9,7 @@ use std::collections::BTreeSet;
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
-use super::{
-    ClientAddresses, ObjectOrder, create, failed, name_in_path, read_list, read_object, text, to_outcome,
-};
+use super::{ClientAddresses, ObjectOrder, create, failed, name_in_path, read_list, read_object, text, to_outcome};
 use crate::api::{DeviceDriver, FencedStorage, NetworkFence, TargetObject};
 use crate::client::{Call, Connection, Method, WriteCall as _};
 use crate::model::BootId;
@@ -43,12 +41,9 @@ fn parse_host(cidr: &str) -> Option<IpNet> {
 /// Parses the addresses into one spelling. Danger note: a CSIAddonsNode is written by a pod on its node. Each address
 /// must be that of one host, and of no other node: `0.0.0.0/0` would cut the whole cluster off from the storage.
 fn parse_hosts<'a>(cidrs: impl IntoIterator<Item = &'a String>) -> Result<BTreeSet<IpNet>, DeviceError> {
-    let wrong =
-        |cidr: &String| failed(format!("{cidr:?} is not the address of one host (ADDRESS/32 or /128)"));
-    let hosts: BTreeSet<IpNet> = cidrs
-        .into_iter()
-        .map(|cidr| parse_host(cidr).ok_or_else(|| wrong(cidr)))
-        .collect::<Result<_, _>>()?;
+    let wrong = |cidr: &String| failed(format!("{cidr:?} is not the address of one host (ADDRESS/32 or /128)"));
+    let hosts: BTreeSet<IpNet> =
+        cidrs.into_iter().map(|cidr| parse_host(cidr).ok_or_else(|| wrong(cidr))).collect::<Result<_, _>>()?;
     if hosts.len() > MAX_ADDRESSES {
         return Err(failed(format!("{} addresses are more than the {MAX_ADDRESSES} of a node", hosts.len())));
     }
@@ -119,8 +114,7 @@ async fn read_covered_storage(
 ) -> Result<Option<FencedStorage>, DeviceError> {
     let name = name_in_path("networkFence.className", &class.class_name)?;
     let path = format!("{VERSION}/networkfenceclasses/{name}");
-    let driver =
-        read_object(connection, &path).await?.map(|class| text(&class, "/spec/provisioner").to_owned());
+    let driver = read_object(connection, &path).await?.map(|class| text(&class, "/spec/provisioner").to_owned());
     let driver = driver.filter(|driver| !driver.is_empty());
     Ok(driver.map(|driver| FencedStorage { driver, class_name: class.class_name.clone() }))
 }
@@ -172,10 +166,7 @@ fn has_reached(existing: &Value, state: &str) -> bool {
 }
 
 fn has_other_class(existing: &Value, object: &TargetObject) -> bool {
-    object
-        .storage
-        .as_ref()
-        .is_some_and(|storage| text(existing, "/spec/networkFenceClassName") != storage.class_name)
+    object.storage.as_ref().is_some_and(|storage| text(existing, "/spec/networkFenceClassName") != storage.class_name)
 }
 
 pub(super) async fn create_fence(
@@ -198,10 +189,7 @@ pub(super) async fn create_fence(
     create(context, object, &body).await
 }
 
-pub(super) async fn check_status(
-    connection: &Connection,
-    object: &TargetObject,
-) -> Result<Answer, DeviceError> {
+pub(super) async fn check_status(connection: &Connection, object: &TargetObject) -> Result<Answer, DeviceError> {
     let path = &object.path;
     let (power, message) = match read_object(connection, path).await? {
         None => (Power::On, format!("there is no {path}")),
@@ -227,7 +215,8 @@ pub(super) async fn check_status(
 pub(super) async fn lift(context: &StepContext<'_>, object: &TargetObject) -> Result<(), Outcome> {
     let existing = read_object(context.writer.connection, &object.path).await.map_err(to_outcome)?;
     let Some(existing) = existing.filter(|existing| is_owned(existing, object)) else { return Ok(()) };
-    let meta = json!({ "uid": existing["metadata"]["uid"], "resourceVersion": existing["metadata"]["resourceVersion"] });
+    let meta =
+        json!({ "uid": existing["metadata"]["uid"], "resourceVersion": existing["metadata"]["resourceVersion"] });
     if text(&existing, "/spec/fenceState") != "Unfenced" {
         let body = json!({ "metadata": meta, "spec": { "fenceState": "Unfenced" } });
         context.send(Call::write(Method::Merge, object.path.clone(), &body)).await?;

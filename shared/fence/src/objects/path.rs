@@ -44,15 +44,9 @@ pub(super) fn is_possible(driver: DeviceDriver, object: &TargetObject, node: &st
 }
 
 /// Whether an object of a machine is in an accepted namespace. A NodeClaim is cluster-scoped.
-pub(super) fn is_namespace_allowed(
-    driver: DeviceDriver,
-    object: &TargetObject,
-    namespaces: &[String],
-) -> bool {
-    let is_machine = matches!(
-        driver,
-        DeviceDriver::Machine | DeviceDriver::OpenShiftMachine | DeviceDriver::BareMetalHost
-    );
+pub(super) fn is_namespace_allowed(driver: DeviceDriver, object: &TargetObject, namespaces: &[String]) -> bool {
+    let is_machine =
+        matches!(driver, DeviceDriver::Machine | DeviceDriver::OpenShiftMachine | DeviceDriver::BareMetalHost);
     let namespace = object.path.split('/').nth(5).unwrap_or_default();
     !is_machine || machine::is_namespace_allowed(namespaces, namespace)
 }

@@ -41,8 +41,7 @@ const INFRASTRUCTURE: &str = "infrastructure.cluster.x-k8s.io";
 const SWITCH: &str = "the device that switches the machine: Redfish, or an agent";
 
 const NOT_SWITCHED: &str = "its controller forgets the machine and switches nothing off";
-const NOT_WAITED: &str =
-    "its controller asks for the deletion and does not wait until the instance has ended";
+const NOT_WAITED: &str = "its controller asks for the deletion and does not wait until the instance has ended";
 const LOCAL: &str = "Nova forgets a server whose host it cannot reach, and the server runs on";
 const HOST: &str =
     "its controller does not wait for a BareMetalHost that is deleted or unmanaged, and the host runs on";
@@ -239,9 +238,7 @@ impl ProviderRow {
     /// OpenShift has a group for each provider in older clusters, and one group for all in newer ones.
     fn has_group(&self, group: &str) -> bool {
         match self.driver {
-            DeviceDriver::OpenShiftMachine => {
-                group.strip_suffix(self.group).is_some_and(|rest| rest.ends_with('.'))
-            }
+            DeviceDriver::OpenShiftMachine => group.strip_suffix(self.group).is_some_and(|rest| rest.ends_with('.')),
             _ => group == self.group,
         }
     }
@@ -282,8 +279,7 @@ mod tests {
     #[test]
     fn the_deletion_of_an_object_proves_what_its_row_states() {
         for ProviderRow { driver, group, kind, effect, source } in &TABLE {
-            let group =
-                if *driver == DeviceDriver::OpenShiftMachine { "machine.openshift.io" } else { group };
+            let group = if *driver == DeviceDriver::OpenShiftMachine { "machine.openshift.io" } else { group };
             let result = check_deletion(*driver, group, kind);
             match effect {
                 DeletionEffect::PowersOff => assert_eq!(result, Ok(()), "{kind}"),
@@ -314,10 +310,7 @@ mod tests {
             (NodeClaim, INFRASTRUCTURE, "AWSMachine", "is not known"),
         ] {
             let message = check_deletion(driver, group, kind).unwrap_err();
-            assert!(
-                message.contains(says) && message.contains("proves nothing"),
-                "{group} {kind}: {message}"
-            );
+            assert!(message.contains(says) && message.contains("proves nothing"), "{group} {kind}: {message}");
         }
     }
 
@@ -325,11 +318,9 @@ mod tests {
     #[test]
     fn the_provider_of_older_api_versions_is_found() {
         let older = format!("{INFRASTRUCTURE}/v1beta1");
-        let machine =
-            json!({ "spec": { "infrastructureRef": { "apiVersion": older, "kind": "AWSMachine" } } });
+        let machine = json!({ "spec": { "infrastructureRef": { "apiVersion": older, "kind": "AWSMachine" } } });
         assert_eq!(
-            Provider::from_object(DeviceDriver::Machine, &machine)
-                .check_deletion_means_off(DeviceDriver::Machine),
+            Provider::from_object(DeviceDriver::Machine, &machine).check_deletion_means_off(DeviceDriver::Machine),
             Ok(())
         );
         let group = "awsproviderconfig.openshift.io";

@@ -84,10 +84,7 @@ fn refusal_error(refusal: &Refusal) -> DeviceError {
 }
 
 /// Reads the Lease by quorum, and records the observation.
-async fn read_and_observe(
-    checker: &StatusChecker<'_>,
-    path: &str,
-) -> Result<(AgentLease, Record), DeviceError> {
+async fn read_and_observe(checker: &StatusChecker<'_>, path: &str) -> Result<(AgentLease, Record), DeviceError> {
     let object = read_object(checker.reader.connection, path).await?;
     // Recorded after the answer has arrived: the grant in it is not younger.
     let now = checker.env.now().since_start();
@@ -103,10 +100,7 @@ async fn read_and_observe(
 }
 
 /// The Lease of the node's agent, if it exists.
-pub(super) async fn resolve(
-    checker: &StatusChecker<'_>,
-    order: &ObjectOrder,
-) -> Result<TargetObject, DeviceError> {
+pub(super) async fn resolve(checker: &StatusChecker<'_>, order: &ObjectOrder) -> Result<TargetObject, DeviceError> {
     let path = lease_path(order);
     let (lease, record) = read_and_observe(checker, &path).await?;
     Ok(TargetObject {
@@ -153,8 +147,7 @@ pub(super) async fn revoke(
     let now = context.env.now().since_start();
     // Without a resourceVersion the next read is the first observation.
     if let Some(version) = meta.metadata.as_ref().and_then(resource_version) {
-        watchdogs
-            .update(path, |watch| watch.confirm_revocation(now, &revocation, version.to_string().into()));
+        watchdogs.update(path, |watch| watch.confirm_revocation(now, &revocation, version.to_string().into()));
     }
     Ok(())
 }
@@ -171,15 +164,11 @@ pub(super) async fn check_status(
     let boot = boot(order);
     let identity = if record.boot.node == boot.node { Identity::Match } else { Identity::Unknown };
     let watchdogs = checker.reader.cache.watchdogs();
-    let evidence = watchdogs
-        .update(&object.path, |watch| watch.verify_ended(now, &lease.observed, &boot, &accepted.terms));
+    let evidence =
+        watchdogs.update(&object.path, |watch| watch.verify_ended(now, &lease.observed, &boot, &accepted.terms));
     let (power, message) = match evidence {
-        Ok(device) => {
-            (Power::Off, format!("its grant was revoked, and the time of {} is over", device.identity))
-        }
-        Err(Refusal::NotRevoked) => {
-            (Power::On, "the agent of the node has a grant: the machine runs".to_owned())
-        }
+        Ok(device) => (Power::Off, format!("its grant was revoked, and the time of {} is over", device.identity)),
+        Err(Refusal::NotRevoked) => (Power::On, "the agent of the node has a grant: the machine runs".to_owned()),
         Err(Refusal::Until(until)) => {
             let remaining = until.saturating_sub(now).as_secs() + 1;
             (Power::Unknown, format!("its grant was revoked, but it may run for another {remaining} s"))

@@ -28,19 +28,10 @@ const PIECES: &[&str] = &[
     "{{{.Node.Name}}}",
 ];
 
-const SAID: &[&str] = &[
-    "w1",
-    "4c4c4544",
-    "$(id)",
-    "{{.Node.Name}}",
-    "a@b",
-    "aws:///eu-central-1a/i-0123456789abcdef0",
-    " ",
-    "x; y",
-];
+const SAID: &[&str] =
+    &["w1", "4c4c4544", "$(id)", "{{.Node.Name}}", "a@b", "aws:///eu-central-1a/i-0123456789abcdef0", " ", "x; y"];
 
-const LABELS: &[&str] =
-    &["node-restriction.kubernetes.io/rack", "bmc", "dc.node-restriction.kubernetes.io/row"];
+const LABELS: &[&str] = &["node-restriction.kubernetes.io/rack", "bmc", "dc.node-restriction.kubernetes.io/row"];
 
 fn facts(draw: &mut Draw<'_>) -> NodeFacts {
     let mut said = || draw.text(SAID);
@@ -77,9 +68,7 @@ fn meant<'a>(inner: &str, facts: &'a NodeFacts) -> Option<&'a str> {
     };
     let is_word = !text.is_empty()
         && text.len() <= 253
-        && text
-            .chars()
-            .all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '_' | ':' | '/' | '-'));
+        && text.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '_' | ':' | '/' | '-'));
     is_word.then_some(text)
 }
 

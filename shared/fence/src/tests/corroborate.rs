@@ -16,12 +16,9 @@ fn lies_off() -> Harness {
     answers_with(|_, _| answer_with(Power::Off))
 }
 
-fn answers_with(
-    script: impl Fn(Act, usize) -> Option<Result<Answer, DeviceError>> + Send + Sync + 'static,
-) -> Harness {
+fn answers_with(script: impl Fn(Act, usize) -> Option<Result<Answer, DeviceError>> + Send + Sync + 'static) -> Harness {
     let other = addressed(node("m").ready("True").0, "10.0.0.2");
-    let first: First =
-        Arc::new(move |request| (request.path == "/api/v1/nodes/m").then(|| ApiAnswer::json(&other)));
+    let first: First = Arc::new(move |request| (request.path == "/api/v1/nodes/m").then(|| ApiAnswer::json(&other)));
     let fixture = Fixture { node: addressed(machine(), "10.0.0.1"), first, ..Fixture::default() };
     let harness = harness(fixture, script);
     harness.world.apply(Kind::Nodes, &node("m").ready("True").0, harness.env.now());
@@ -46,12 +43,7 @@ async fn off_is_refuted_by_an_answering_kubelet_port_and_by_an_unreadable_fact()
             "something answers at the kubelet's port of node n (10.0.0.1:10250)",
         ),
         ("no node answers", Some(vec![]), "Unknown", "neither do those of other nodes"),
-        (
-            "no packet leaves",
-            None,
-            "Unknown",
-            "cannot be tried: the device cannot be reached: permission denied",
-        ),
+        ("no packet leaves", None, "Unknown", "cannot be tried: the device cannot be reached: permission denied"),
     ] {
         let harness = lies_off();
         *harness.devices.open.lock() = open;
@@ -118,8 +110,7 @@ async fn before_a_force_delete_the_fact_is_read_again_at_the_recorded_address() 
 #[tokio::test(start_paused = true)]
 async fn evidence_with_a_second_fact_is_as_old_as_the_begin_of_the_check() {
     const LATER: Duration = Duration::from_secs(3);
-    let facts =
-        [Corroborated { fact: Corroboration::KubeletPort, address: OWN.to_owned(), at: String::new() }];
+    let facts = [Corroborated { fact: Corroboration::KubeletPort, address: OWN.to_owned(), at: String::new() }];
     let sample = crate::api::Sample { device: bmc(), ..Default::default() };
     for (facts, after) in [(&facts[..], Duration::ZERO), (&[], LATER)] {
         let answer = || Answer::new(Power::Off, Identity::Match, "off".to_owned());

@@ -71,13 +71,8 @@ async fn the_cordon_is_recorded_before_it_is_written_and_pods_are_evicted_by_uid
     let harness = harness(shows("True"), |_, _| None);
     harness.assert_outcome(drain(NodeFenceStatus::default()), "written").await;
     assert_eq!(harness.requests(), [STATUS, CORDON, EVICT, STATUS]);
-    let writes: Vec<Value> = harness
-        .api
-        .requests()
-        .iter()
-        .filter(|request| request.method == "PATCH")
-        .map(Received::json)
-        .collect();
+    let writes: Vec<Value> =
+        harness.api.requests().iter().filter(|request| request.method == "PATCH").map(Received::json).collect();
     assert_eq!(writes[0]["status"]["drain"]["cordoned"], true);
     assert_eq!(writes[0]["status"]["drain"]["rounds"], 0);
     assert_eq!(writes[1]["spec"], json!({ "unschedulable": true }));

@@ -14,10 +14,7 @@ fn fixture(plug: &str) -> Fixture {
     Fixture { node, device: Some(device), ..Fixture::default() }
 }
 
-async fn check_power(
-    plug: &str,
-    power_at: impl Fn(usize) -> Power + Send + Sync + 'static,
-) -> (Verified, Duration) {
+async fn check_power(plug: &str, power_at: impl Fn(usize) -> Power + Send + Sync + 'static) -> (Verified, Duration) {
     check_power_after(Duration::ZERO, plug, power_at).await
 }
 
@@ -49,11 +46,7 @@ async fn two_checks_of_an_instance_by_its_provider_id_verify_stopped_or_gone() {
     ] {
         let power_at = move |number| if number == 0 { first } else { second };
         let (verified, took) = check_power("{{.Instance.ID}}", power_at).await;
-        assert_eq!(
-            (verified.power.name(), evidence_kind_of(&verified.samples)),
-            (power, kind),
-            "{first:?} {second:?}"
-        );
+        assert_eq!((verified.power.name(), evidence_kind_of(&verified.samples)), (power, kind), "{first:?} {second:?}");
         assert!(verified.samples.iter().all(|sample| sample.instance == ID), "{verified:?}");
         assert!(took >= Verified::MIN_INSTANCE_INTERVAL, "its provider may be behind: {took:?}");
     }
@@ -62,8 +55,7 @@ async fn two_checks_of_an_instance_by_its_provider_id_verify_stopped_or_gone() {
 /// For a node whose Lease expired before, the interval is shorter.
 #[tokio::test(start_paused = true)]
 async fn the_interval_for_an_instance_does_not_shrink_with_the_age_of_the_lease() {
-    let (verified, took) =
-        check_power_after(Duration::from_secs(600), "{{.Instance.ID}}", |_| Power::Off).await;
+    let (verified, took) = check_power_after(Duration::from_secs(600), "{{.Instance.ID}}", |_| Power::Off).await;
     assert_eq!(verified.power, Power::Off);
     assert!(took >= Verified::MIN_INSTANCE_INTERVAL, "its provider may be behind: {took:?}");
 }
@@ -73,10 +65,7 @@ async fn the_interval_for_an_instance_does_not_shrink_with_the_age_of_the_lease(
 async fn attack_a_literal_plug_of_a_terminated_instance_proves_nothing() {
     let (verified, _) = check_power(ID, |_| Power::Gone).await;
     assert_eq!(verified.power, Power::Unknown);
-    assert!(
-        verified.message.contains("counts only where the parameters name it by .Instance.ID"),
-        "{verified:?}"
-    );
+    assert!(verified.message.contains("counts only where the parameters name it by .Instance.ID"), "{verified:?}");
     let (stopped, _) = check_power(ID, |_| Power::Off).await;
     assert_eq!(
         evidence_kind_of(&stopped.samples),
@@ -93,20 +82,15 @@ fn evidence_of_an_instance_and_a_power_supply_is_of_kind_power_off() {
         power: power.parse().unwrap(),
         ..Sample::default()
     };
-    let seen = |samples: Vec<Sample>| super::super::aggregate::DeviceSamples {
-        check: IdentityCheck::BestEffort,
-        samples,
-    };
+    let seen =
+        |samples: Vec<Sample>| super::super::aggregate::DeviceSamples { check: IdentityCheck::BestEffort, samples };
     let gone = || seen(vec![sample(ID, "Gone"), sample(ID, "Gone")]);
     let verified = super::super::aggregate::aggregate_samples(
         Act::Off,
         &[gone(), seen(vec![sample("", "Off"), sample("", "Off")])],
         None,
     );
-    assert_eq!(
-        (verified.power, evidence_kind_of(&verified.samples)),
-        (Power::Off, FenceEvidenceKind::PowerOff)
-    );
+    assert_eq!((verified.power, evidence_kind_of(&verified.samples)), (Power::Off, FenceEvidenceKind::PowerOff));
     let verified = super::super::aggregate::aggregate_samples(Act::On, &[gone()], None);
     assert_eq!(verified.power, Power::Unknown, "what is gone is not on");
 }

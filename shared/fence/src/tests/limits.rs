@@ -16,8 +16,5 @@ fn the_interval_and_the_order_timeouts_have_their_documented_values() {
     assert_eq!(ORDER_GRACE, seconds(1));
     // A BMC that is reset by the same failure needs a minute; a status check that takes longer than `MINIMUM_BOOT` is
     // refused when the evidence is used, not here.
-    assert_eq!(
-        Timeouts::default(),
-        Timeouts { power_off: ActTime(60), power_on: ActTime(60), status: ActTime(20) }
-    );
+    assert_eq!(Timeouts::default(), Timeouts { power_off: ActTime(60), power_on: ActTime(60), status: ActTime(20) });
 }

@@ -37,9 +37,7 @@ impl Store {
             let page = request.parameter("continue").map(|token| format!("{path}?continue={token}"));
             let fixture = all.get(page.as_deref().unwrap_or(path))?;
             let refused = fixture["code"].as_u64().and_then(|code| u16::try_from(code).ok());
-            return Some(
-                refused.map_or_else(|| ApiAnswer::json(fixture), |code| ApiAnswer::with_code(code, fixture)),
-            );
+            return Some(refused.map_or_else(|| ApiAnswer::json(fixture), |code| ApiAnswer::with_code(code, fixture)));
         }
         if request.method == "POST" && all.contains_key(path) {
             let mut object = request.json();
@@ -89,8 +87,7 @@ fn merge(into: &mut Value, patch: &Value) {
 
 fn with(store: &Store, spec: Value) -> Harness {
     let answers = store.clone();
-    let mut fixture =
-        Fixture { first: Arc::new(move |request| answers.answer(request)), ..Fixture::default() };
+    let mut fixture = Fixture { first: Arc::new(move |request| answers.answer(request)), ..Fixture::default() };
     fixture.node["spec"]["providerID"] = json!("cloud:///n");
     fixture.node["metadata"]["annotations"] =
         json!({ "cluster.x-k8s.io/machine": "m", "cluster.x-k8s.io/cluster-namespace": "capi" });
@@ -152,8 +149,7 @@ async fn an_object_of_another_remediator_is_created_from_its_template_and_succes
         let done = json!([{ "type": "Succeeded", "status": "True" }]);
         remote_store.change(MADE, |object| object["status"] = json!({ "conditions": done }));
     };
-    let (outcome, ()) =
-        futures::future::join(harness.run_step(Step::Attempt(target(tried("off")))), far).await;
+    let (outcome, ()) = futures::future::join(harness.run_step(Step::Attempt(target(tried("off")))), far).await;
     assert_eq!(outcome.name(), "written");
     let made = store.get(MADE).unwrap();
     assert_eq!(made["spec"], json!({ "agent": "a" }));
@@ -241,21 +237,12 @@ async fn a_machine_is_off_when_its_object_is_gone_and_not_while_terminating() {
     harness.run_off_attempt().await;
     assert!(store.get(MACHINE).unwrap()["metadata"]["deletionTimestamp"].is_string());
     let attempt = attempted(&harness);
-    assert_eq!(
-        check_power(&harness, attempt.clone()).await.power,
-        Power::Unknown,
-        "its provider may still have it"
-    );
-    store.change(MACHINE, |machine| {
-        drop(machine["metadata"].as_object_mut().unwrap().remove("deletionTimestamp"))
-    });
+    assert_eq!(check_power(&harness, attempt.clone()).await.power, Power::Unknown, "its provider may still have it");
+    store.change(MACHINE, |machine| drop(machine["metadata"].as_object_mut().unwrap().remove("deletionTimestamp")));
     assert_eq!(check_power(&harness, attempt.clone()).await.power, Power::On, "it is not being deleted");
     store.0.lock().remove(MACHINE);
     let gone = check_power(&harness, attempt.clone()).await;
-    assert_eq!(
-        (gone.power, evidence_kind_of(&gone.samples)),
-        (Power::Off, FenceEvidenceKind::Decommissioned)
-    );
+    assert_eq!((gone.power, evidence_kind_of(&gone.samples)), (Power::Off, FenceEvidenceKind::Decommissioned));
     // Another object of the same name is a different one; the recorded one is checked again.
     store.put(MACHINE, json!({ "metadata": { "uid": "uid-m2" }, "spec": { "providerID": "cloud:///n" } }));
     assert_eq!(check_power(&harness, attempt).await.power, Power::Off);
@@ -278,8 +265,7 @@ fn network(clients: &[&str]) -> (Store, Value) {
     store.put(class, json!({ "metadata": {}, "spec": { "provisioner": "rbd.csi.ceph.com" } }));
     let target = json!({ "node": "n", "power": "On", "identity": "Unknown", "looked": "t", "clients": clients,
         "bootID": "b0000000-0000-4000-8000-000000000001" });
-    let spec =
-        json!({ "driver": "NetworkFence", "networkFence": { "className": "rbd", "namespace": "rook-ceph" } });
+    let spec = json!({ "driver": "NetworkFence", "networkFence": { "className": "rbd", "namespace": "rook-ceph" } });
     (store, json!({ "spec": spec, "status": { "targets": [target] } }))
 }
 
@@ -304,11 +290,7 @@ async fn a_network_fence_has_the_recorded_addresses_and_is_lifted_before_its_del
     let done = target(NodeFenceStatus { phase: Phase::Done, ..again(attempt) });
     assert_eq!(harness.run_step(Step::Write(done.clone())).await.name(), "not_ready", "it is not lifted yet");
     assert_eq!(store.get(&path).unwrap()["spec"]["fenceState"], "Unfenced");
-    assert_eq!(
-        harness.run_step(Step::Write(done.clone())).await.name(),
-        "not_ready",
-        "an old success is none"
-    );
+    assert_eq!(harness.run_step(Step::Write(done.clone())).await.name(), "not_ready", "an old success is none");
     set_status("unfencing operation successful");
     harness.assert_outcome(Step::Write(done), "written").await;
     assert_eq!(store.get(&path), None);
@@ -342,11 +324,7 @@ async fn fenced_storage_alone_is_evidence_about_volumes_until_it_is_lifted() {
     assert_eq!(proof["storage"], json!([{ "driver": "rbd.csi.ceph.com", "className": "rbd" }]));
     assert_eq!(proof["node"]["bootID"], "b0000000-0000-4000-8000-000000000001");
     let status = harness.written("nodefences")["status"].clone();
-    assert_eq!(
-        (&status["phase"], status.get("evidence")),
-        (&json!("Fencing"), None),
-        "of pods nothing is proved"
-    );
+    assert_eq!((&status["phase"], status.get("evidence")), (&json!("Fencing"), None), "of pods nothing is proved");
     // A fence that is lifted proves nothing: the evidence is invalidated first.
     let done = target(NodeFenceStatus { phase: Phase::Cancelled, ..again(attempt.clone()) });
     harness.run_step(Step::Write(done)).await;
@@ -354,11 +332,7 @@ async fn fenced_storage_alone_is_evidence_about_volumes_until_it_is_lifted() {
     assert_eq!(reason, "the fence of its storage is lifted");
     assert_eq!(store.get(&attempt.objects[0].path).unwrap()["spec"]["fenceState"], "Unfenced");
     let order = |path: &str| {
-        harness
-            .api
-            .requests()
-            .iter()
-            .position(|request| request.method == "PATCH" && request.path.contains(path))
+        harness.api.requests().iter().position(|request| request.method == "PATCH" && request.path.contains(path))
     };
     assert!(order("fenceevidences").is_some_and(|first| Some(first) < order("networkfences")));
 }
@@ -429,11 +403,7 @@ fn the_kind_of_evidence_is_that_of_its_weakest_device_without_storage() {
     assert_eq!(of(&[Machine, NetworkFence]), FenceEvidenceKind::Decommissioned);
     assert_eq!(of(&[Machine, Redfish]), FenceEvidenceKind::PowerOff);
     assert_eq!(of(&[NetworkFence, NetworkFence]), FenceEvidenceKind::StorageFenced);
-    assert_eq!(
-        evidence_kind_of(&[Sample::default()]),
-        FenceEvidenceKind::PowerOff,
-        "written by an older version"
-    );
+    assert_eq!(evidence_kind_of(&[Sample::default()]), FenceEvidenceKind::PowerOff, "written by an older version");
 }
 
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/medik8s-leases/leases";
@@ -447,8 +417,7 @@ fn with_medik8s_leases(store: &Store, trigger: Trigger) -> (Harness, Target) {
         let allowed = || ApiAnswer::with_code(201, &json!({ "status": { "allowed": true } }));
         if review { Some(allowed()) } else { answers.answer(request) }
     };
-    let harness =
-        harness(Fixture { first: Arc::new(first), ..Fixture::default() }, |_, _| answer_with(Power::Off));
+    let harness = harness(Fixture { first: Arc::new(first), ..Fixture::default() }, |_, _| answer_with(Power::Off));
     let mut target = target(tried("off"));
     target.spec.trigger.kind = trigger;
     (harness, target)
@@ -485,11 +454,7 @@ async fn another_holder_of_the_lease_is_a_gate_unless_it_requested_the_fencing()
     ] {
         store.put(LEASE, held_by(holder, &format!("2026-11-21T{renewed}.000000Z")));
         let (harness, fence_target) = with_medik8s_leases(&store, Trigger::Detected);
-        assert_eq!(
-            harness.run_step(Step::Attempt(fence_target)).await.name(),
-            outcome,
-            "{holder:?} {renewed}"
-        );
+        assert_eq!(harness.run_step(Step::Attempt(fence_target)).await.name(), outcome, "{holder:?} {renewed}");
     }
 }
 
@@ -533,8 +498,7 @@ async fn our_finalizer_is_added_and_removed_without_changing_others() {
     ] {
         let connection = harness.api.connection();
         let answered =
-            super::super::update_remediation(&harness.step_context(&connection), &monitor_request(reply))
-                .await;
+            super::super::update_remediation(&harness.step_context(&connection), &monitor_request(reply)).await;
         assert_eq!(answered.name(), "written");
         assert_eq!(store.get(path).unwrap()["metadata"]["finalizers"], expected);
     }
@@ -542,8 +506,7 @@ async fn our_finalizer_is_added_and_removed_without_changing_others() {
 
 #[test]
 fn a_target_object_of_an_older_version_is_decoded() {
-    let old =
-        json!({ "device": { "namespace": "a", "name": "b" }, "driver": "Machine", "path": "/p", "uid": "u" });
+    let old = json!({ "device": { "namespace": "a", "name": "b" }, "driver": "Machine", "path": "/p", "uid": "u" });
     let read: TargetObject = serde_json::from_value(old).unwrap();
     assert!(!read.matched && read.cidrs.is_empty());
 }
@@ -557,10 +520,7 @@ async fn attack_a_machine_is_not_deleted_because_another_node_names_it() {
         let harness = with(&store, spec);
         harness.run_off_attempt().await;
         let outcome = attempted(&harness).outcome.unwrap();
-        assert!(
-            outcome.contains("does not belong to node n: its status.nodeRef names"),
-            "{reference}: {outcome}"
-        );
+        assert!(outcome.contains("does not belong to node n: its status.nodeRef names"), "{reference}: {outcome}");
         assert_eq!(store.get(MACHINE).unwrap()["metadata"].get("deletionTimestamp"), None, "{reference}");
     }
 }

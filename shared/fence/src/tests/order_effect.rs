@@ -3,8 +3,7 @@
 use super::*;
 
 fn fixture(driver: &str, agent: Option<&str>) -> Fixture {
-    let mut spec =
-        json!({ "driver": driver, "parameters": { "address": "https://bmc.example", "insecure": "true" } });
+    let mut spec = json!({ "driver": driver, "parameters": { "address": "https://bmc.example", "insecure": "true" } });
     if let Some(agent) = agent {
         spec["agent"] = json!(agent);
     }
@@ -13,20 +12,13 @@ fn fixture(driver: &str, agent: Option<&str>) -> Fixture {
 
 /// What two checks prove after an order to a machine that is in this state before, and off afterwards; and the
 /// sequence of calls.
-async fn fenced(
-    fixture: Fixture,
-    before: Power,
-    order: Result<(), ()>,
-    earlier: bool,
-) -> (Verified, Vec<String>) {
+async fn fenced(fixture: Fixture, before: Power, order: Result<(), ()>, earlier: bool) -> (Verified, Vec<String>) {
     let ordered = Mutex::new(false);
     let harness = harness(fixture, move |act, _| {
         let mut ordered = ordered.lock();
         *ordered |= act == Act::Off;
         match (act, order) {
-            (Act::Off, Err(())) => {
-                Some(Err(DeviceError::Unreachable { said: "the answer is lost".to_owned() }))
-            }
+            (Act::Off, Err(())) => Some(Err(DeviceError::Unreachable { said: "the answer is lost".to_owned() })),
             (Act::Look, _) if !*ordered => answer_with(before),
             _ => answer_with(Power::Off),
         }

@@ -22,8 +22,7 @@ fn fixed(selector: &Value, change: Value) -> Value {
 /// The result of an attempt at node `n`, which has the value `w3` for each label that a selector of this file uses.
 async fn outcome(device: Value, uuid: &str) -> (usize, String) {
     let mut fixture = Fixture { device: Some(device), ..Fixture::default() };
-    let all =
-        [HOSTNAME, BMC, "rack", "example.com/rack", "kubelet.kubernetes.io/a", "a.node.kubernetes.io/b"];
+    let all = [HOSTNAME, BMC, "rack", "example.com/rack", "kubelet.kubernetes.io/a", "a.node.kubernetes.io/b"];
     let all = all.into_iter().chain(["topology.kubernetes.io/zone", "node-role.kubernetes.io/db"]);
     fixture.node["metadata"]["labels"] = all.map(|key| (key.to_owned(), json!("w3"))).collect();
     fixture.node["status"]["nodeInfo"]["systemUUID"] = json!(uuid);
@@ -61,8 +60,7 @@ async fn attack_a_node_with_the_label_of_another_does_not_switch_its_machine() {
         let (sent, message) = outcome(fixed(&selector, change.clone()), "uuid-1").await;
         assert_eq!(sent, usize::from(refused.is_none()), "{selector} {change}: {message}");
         if let Some(key) = refused {
-            let ways_out =
-                message.contains("nodeParameters") && message.contains("node-restriction.kubernetes.io/");
+            let ways_out = message.contains("nodeParameters") && message.contains("node-restriction.kubernetes.io/");
             assert!(message.contains(&format!("{key:?}")) && ways_out, "{message}");
         }
     }

@@ -67,11 +67,9 @@ async fn an_attempt_that_proves_nothing_is_recorded_with_the_reason() {
 /// Devices answer with any text, in any language.
 #[tokio::test(start_paused = true)]
 async fn the_answers_of_devices_are_truncated_at_a_character_boundary() {
-    for (length, kept) in [
-        (10, 10),
-        (MAX_OUTCOME_BYTES - 13, MAX_OUTCOME_BYTES - 13),
-        (MAX_OUTCOME_BYTES, MAX_OUTCOME_BYTES - 14),
-    ] {
+    for (length, kept) in
+        [(10, 10), (MAX_OUTCOME_BYTES - 13, MAX_OUTCOME_BYTES - 13), (MAX_OUTCOME_BYTES, MAX_OUTCOME_BYTES - 14)]
+    {
         let answer = move |_, _| {
             let answer = "\u{e9}".repeat(length / 2);
             Some(Ok(Answer::new(Power::Off, Identity::Match, answer)))
@@ -81,10 +79,7 @@ async fn the_answers_of_devices_are_truncated_at_a_character_boundary() {
         let outcome = harness.written("nodefences")["status"]["attempts"][0]["outcome"].clone();
         let text = outcome.as_str().unwrap();
         let of_device = text.matches('\u{e9}').count() * 2;
-        assert!(
-            text.len() <= MAX_OUTCOME_BYTES && of_device.abs_diff(kept) <= 3,
-            "{length}: {of_device} of {kept}"
-        );
+        assert!(text.len() <= MAX_OUTCOME_BYTES && of_device.abs_diff(kept) <= 3, "{length}: {of_device} of {kept}");
     }
 }
 
@@ -99,9 +94,8 @@ async fn a_failed_read_of_the_node_is_not_a_missing_node() {
         ("/secrets/", 403, "unread device"),
     ] {
         let reason = if code == 404 { "NotFound" } else { "No" };
-        let first: First = Arc::new(move |request| {
-            request.path.contains(path).then(|| ApiAnswer::status(code, reason, "no"))
-        });
+        let first: First =
+            Arc::new(move |request| request.path.contains(path).then(|| ApiAnswer::status(code, reason, "no")));
         let harness = harness(Fixture { first, ..Fixture::default() }, |_, _| None);
         let connection = harness.api.connection();
         let step_context = harness.step_context(&connection);

@@ -43,8 +43,7 @@ async fn the_taint_is_written_at_the_version_that_was_read_with_time_added() {
     assert_eq!(outcome, "written");
     let body = harness.written("/nodes/");
     assert_eq!(body["metadata"], json!({ "uid": "uid-n", "resourceVersion": "5" }));
-    let added =
-        json!([{ "key": KEY, "value": "n-1", "effect": "NoExecute", "timeAdded": "2026-11-21T12:00:00Z" }]);
+    let added = json!([{ "key": KEY, "value": "n-1", "effect": "NoExecute", "timeAdded": "2026-11-21T12:00:00Z" }]);
     assert_eq!(body["spec"], json!({ "taints": added }));
     let sent = harness.api.requests().into_iter().find(|request| request.method == "PATCH").unwrap();
     assert!(sent.permitted, "the guard lets no other such request through");
@@ -58,10 +57,7 @@ async fn evidence_about_another_incarnation_adds_no_taint() {
         ("of another Node of that name", about("/spec/node/uid", json!("uid-m"))),
         ("of another boot", about("/spec/node/bootID", json!("b0000000-0000-4000-8000-000000000000"))),
         ("that was invalidated", provable(|fixture| fixture.proof = Some(proof(true)))),
-        (
-            "of a Node that was made anew",
-            provable(|fixture| fixture.node["metadata"]["uid"] = json!("uid-m")),
-        ),
+        ("of a Node that was made anew", provable(|fixture| fixture.node["metadata"]["uid"] = json!("uid-m"))),
         (
             "of a node that does not say its boot any more",
             provable(|fixture| fixture.node["status"]["nodeInfo"]["bootID"] = json!("")),
@@ -106,8 +102,7 @@ async fn evidence_that_does_not_hold_now_adds_no_taint() {
         ("a kubelet that was heard since", provable(renewed), Power::Off, "heard"),
     ] {
         let (harness, outcome) = tainted_where(fixture, target(checked_status("Off")), power).await;
-        let written =
-            if expected == "written" { vec![NODE.to_owned(), STATUS.to_owned()] } else { Vec::new() };
+        let written = if expected == "written" { vec![NODE.to_owned(), STATUS.to_owned()] } else { Vec::new() };
         assert_eq!((outcome, harness.requests()), (expected, written), "{what}");
     }
 }
@@ -120,11 +115,7 @@ async fn a_node_that_changes_after_the_verification_gets_no_taint() {
         ("stays as it was", |_| {}, "written"),
         ("booted again", |node| node["status"]["nodeInfo"]["bootID"] = json!(NEXT_BOOT), "changed"),
         ("was made anew", |node| node["metadata"]["uid"] = json!("uid-2"), "changed"),
-        (
-            "does not say its boot any more",
-            |node| node["status"]["nodeInfo"]["bootID"] = json!(""),
-            "changed",
-        ),
+        ("does not say its boot any more", |node| node["status"]["nodeInfo"]["bootID"] = json!(""), "changed"),
         ("is Ready", |node| node["status"]["conditions"][0]["status"] = json!("True"), "heard"),
     ];
     for (what, change, expected) in rows {
@@ -153,9 +144,8 @@ async fn only_a_node_with_ready_true_is_refused_the_taint() {
         ("Ready", "Unknown", "written"),
         ("MemoryPressure", "True", "written"),
     ] {
-        let fixture = provable(|fixture| {
-            fixture.node["status"]["conditions"] = json!([{ "type": kind, "status": status }])
-        });
+        let fixture =
+            provable(|fixture| fixture.node["status"]["conditions"] = json!([{ "type": kind, "status": status }]));
         let (_, outcome) = tainted(fixture, target(checked_status("Off"))).await;
         assert_eq!(outcome, expected, "{kind}={status}");
     }
@@ -189,12 +179,7 @@ async fn only_our_taint_is_removed_from_a_node_that_is_back() {
             "written",
             &[NODE, STATUS],
         ),
-        (
-            "but not Ready",
-            |node| node["status"]["conditions"][0]["status"] = json!("Unknown"),
-            "changed",
-            &[],
-        ),
+        ("but not Ready", |node| node["status"]["conditions"][0]["status"] = json!("Unknown"), "changed", &[]),
         ("with the same boot", |node| node["status"]["nodeInfo"]["bootID"] = json!(BOOT), "changed", &[]),
         (
             "without our taint",
@@ -211,11 +196,7 @@ async fn only_our_taint_is_removed_from_a_node_that_is_back() {
         fixture.node["status"]["conditions"][0]["status"] = json!("True");
         change(&mut fixture.node);
         let harness = harness(fixture, |_, _| None);
-        assert_eq!(
-            harness.run_step(Step::Untaint(target(checked_status("Off")))).await.name(),
-            outcome,
-            "{what}"
-        );
+        assert_eq!(harness.run_step(Step::Untaint(target(checked_status("Off")))).await.name(), outcome, "{what}");
         assert_eq!(harness.log(), log, "{what}");
         if log.contains(&NODE) {
             let kept = harness.written("/nodes/")["spec"]["taints"].clone();
@@ -244,9 +225,8 @@ async fn the_taint_is_removed_only_after_a_read_of_the_evidence() {
     let tainted = |fixture: &mut Fixture| fixture.node["spec"]["taints"] = json!([taint(KEY, "n-1")]);
     let unreadable = |fixture: &mut Fixture| {
         tainted(fixture);
-        fixture.first = Arc::new(|request| {
-            request.path.contains("/fenceevidences/").then(|| ApiAnswer::plain(502, "bad gateway"))
-        });
+        fixture.first =
+            Arc::new(|request| request.path.contains("/fenceevidences/").then(|| ApiAnswer::plain(502, "bad gateway")));
     };
     for (what, fixture, outcome, log) in [
         ("it holds", provable(tainted), "changed", &[][..]),
@@ -271,11 +251,7 @@ async fn the_taint_is_removed_only_after_a_read_of_the_evidence() {
         ),
     ] {
         let harness = harness(fixture, |_, _| None);
-        assert_eq!(
-            harness.run_step(Step::Withdraw(target(checked_status("Off")))).await.name(),
-            outcome,
-            "{what}"
-        );
+        assert_eq!(harness.run_step(Step::Withdraw(target(checked_status("Off")))).await.name(), outcome, "{what}");
         assert_eq!(harness.log(), log, "{what}");
     }
 }
@@ -306,18 +282,15 @@ async fn the_taint_of_a_confirmation_is_removed_while_a_policy_may_require_more(
     for (readable, outcome, log) in [(true, "changed", &[][..]), (false, "written", &[NODE, STATUS])] {
         let fixture = provable(|fixture| {
             fixture.node["spec"]["taints"] = json!([taint(KEY, "n-1")]);
-            fixture.proof.as_mut().unwrap()["spec"] = json!({ "node": incarnation(), "kind": "Asserted", "by": "ada", "reason": "I pulled the plug" });
+            fixture.proof.as_mut().unwrap()["spec"] =
+                json!({ "node": incarnation(), "kind": "Asserted", "by": "ada", "reason": "I pulled the plug" });
         });
         let harness = harness(fixture, |_, _| None);
         if !readable {
             let policy = json!({ "metadata": { "name": "p", "uid": "uid-p" }, "spec": { "levels": [] } });
             harness.world.apply(Kind::FencePolicies, &policy, harness.env.now());
         }
-        assert_eq!(
-            harness.run_step(Step::Withdraw(target(checked_status("Off")))).await.name(),
-            outcome,
-            "{readable}"
-        );
+        assert_eq!(harness.run_step(Step::Withdraw(target(checked_status("Off")))).await.name(), outcome, "{readable}");
         assert_eq!(harness.log(), log, "{readable}");
     }
 }

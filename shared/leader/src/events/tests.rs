@@ -28,12 +28,8 @@ fn setup(answer: fn() -> Answer) -> Setup {
     let api = Api::new(&env, move |_| async move { answer() });
     let metrics = Metrics::new().unwrap();
     let recorder = Recorder::new(env.clone(), metrics.authority.clone());
-    let write = recorder.clone().worker_loop(
-        api.connection(),
-        Leadership::always(),
-        "pod-safety",
-        "pod-safety-0".to_owned(),
-    );
+    let write =
+        recorder.clone().worker_loop(api.connection(), Leadership::always(), "pod-safety", "pod-safety-0".to_owned());
     env.spawner.spawn("events", Box::pin(write));
     Setup { api, recorder, metrics }
 }
@@ -86,9 +82,8 @@ async fn an_event_has_the_time_of_its_occurrence_and_the_related_node() {
     assert!(bodies.iter().all(|body| body["eventTime"] == "2026-11-21T12:00:00.000000Z"), "{bodies:?}");
     assert_eq!(bodies[0]["related"], json!({ "apiVersion": "v1", "kind": "Node", "name": "n" }));
     assert!(bodies[1].get("related").is_none());
-    let requested = |body: &serde_json::Value| {
-        body["metadata"]["annotations"]["pod-safety.dev/deletion-requested"].clone()
-    };
+    let requested =
+        |body: &serde_json::Value| body["metadata"]["annotations"]["pod-safety.dev/deletion-requested"].clone();
     assert_eq!((requested(&bodies[0]), requested(&bodies[1])), (json!("2026-11-21T10:19:55Z"), json!(null)));
 }
 
@@ -115,10 +110,7 @@ async fn an_event_about_a_node_is_in_the_default_namespace() {
     assert_eq!(requests[0].line(), "POST /api/v1/namespaces/default/events");
     let body = requests[0].json();
     assert_eq!(body["metadata"]["namespace"], "default");
-    assert_eq!(
-        body["involvedObject"],
-        json!({ "apiVersion": "v1", "kind": "Node", "name": "n", "uid": "uid-n" })
-    );
+    assert_eq!(body["involvedObject"], json!({ "apiVersion": "v1", "kind": "Node", "name": "n", "uid": "uid-n" }));
 }
 
 #[tokio::test(start_paused = true)]
@@ -171,8 +163,7 @@ async fn bug_a_refusal_suppressed_other_refusals_of_the_object_for_ten_minutes()
         setup.recorder.record(refused(recorded));
     }
     advance(0.1).await;
-    let written: Vec<_> =
-        setup.api.requests().iter().map(|request| request.json()["message"].clone()).collect();
+    let written: Vec<_> = setup.api.requests().iter().map(|request| request.json()["message"].clone()).collect();
     assert_eq!(written, ["QuarantineNotOver: 5s", "ReadsTooSlow: by 1.0s"]);
 }
 
@@ -184,8 +175,7 @@ async fn events_with_different_messages_and_no_code_are_repeats() {
         setup.recorder.record(Event { message: message.to_owned(), ..event("a", "R") });
     }
     advance(0.1).await;
-    let written: Vec<_> =
-        setup.api.requests().iter().map(|request| request.json()["message"].clone()).collect();
+    let written: Vec<_> = setup.api.requests().iter().map(|request| request.json()["message"].clone()).collect();
     assert_eq!(written, ["Unreachable: no route"]);
 }
 
@@ -245,8 +235,7 @@ async fn a_standby_writes_no_events() {
     leadership.lead_for_tests();
     recorder.record(event("b", "R"));
     advance(1.0).await;
-    let names: Vec<_> =
-        api.requests().iter().map(|request| request.json()["involvedObject"]["name"].clone()).collect();
+    let names: Vec<_> = api.requests().iter().map(|request| request.json()["involvedObject"]["name"].clone()).collect();
     assert_eq!(names, ["b"]);
 }
 
@@ -298,30 +287,19 @@ fn the_map_of_recorded_events_is_bounded() {
         assert!(waiting.should_record(&event(&number.to_string(), "R"), at(second)));
     }
     assert!(!waiting.should_record(&event("0", "R"), at(again - 1)));
-    assert!(
-        waiting.should_record(&event("new", "R"), at(again)),
-        "there is room, for half may be said again"
-    );
+    assert!(waiting.should_record(&event("new", "R"), at(again)), "there is room, for half may be said again");
     assert_eq!(waiting.recorded_at.len(), LIMIT - half + 1);
     assert!(waiting.should_record(&event("0", "R"), at(again)), "at that moment it is time");
     for number in 0..half {
         waiting.should_record(&event(&format!("more-{number}"), "R"), at(again));
     }
-    assert!(
-        waiting.recorded_at.len() < half,
-        "all of it was young, and is forgotten: {}",
-        waiting.recorded_at.len()
-    );
+    assert!(waiting.recorded_at.len() < half, "all of it was young, and is forgotten: {}", waiting.recorded_at.len());
 }
 
 #[test]
 fn an_event_is_due_again_after_exactly_ten_minutes() {
     let (mut waiting, event) = (PendingEvents::default(), event("a", "R"));
     for (second, is_due) in [(0, true), (599, false), (600, true), (1_199, false)] {
-        assert_eq!(
-            waiting.should_record(&event, Mono::from_start(Duration::from_secs(second))),
-            is_due,
-            "{second}"
-        );
+        assert_eq!(waiting.should_record(&event, Mono::from_start(Duration::from_secs(second))), is_due, "{second}");
     }
 }

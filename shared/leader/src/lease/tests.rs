@@ -31,8 +31,7 @@ struct Server {
 impl Server {
     fn held_by(holder: &str, seconds: i32) -> Self {
         let server = Self::default();
-        server
-            .write(json!({ "holderIdentity": holder, "leaseDurationSeconds": seconds, "leaseTransitions": 4,
+        server.write(json!({ "holderIdentity": holder, "leaseDurationSeconds": seconds, "leaseTransitions": 4,
             "renewTime": "2026-11-21T12:00:00.000000Z", "strategy": "kept" }));
         server
     }
@@ -48,9 +47,7 @@ impl Server {
     fn object(&self) -> Option<Value> {
         let lease = self.lease.lock();
         let (version, spec) = lease.as_ref()?;
-        Some(
-            json!({ "metadata": { "name": "l", "uid": "u", "resourceVersion": version.to_string() }, "spec": spec }),
-        )
+        Some(json!({ "metadata": { "name": "l", "uid": "u", "resourceVersion": version.to_string() }, "spec": spec }))
     }
 
     fn spec(&self) -> Value {
@@ -106,11 +103,7 @@ fn config(identity: &str) -> LeaseConfig {
 
 impl Candidate {
     /// A candidate whose requests meet this fate. The server continues with a request whose sender has stopped waiting.
-    fn new(
-        server: &Server,
-        identity: &str,
-        fate: impl Fn(&Received) -> Fate + Send + Sync + 'static,
-    ) -> Self {
+    fn new(server: &Server, identity: &str, fate: impl Fn(&Received) -> Fate + Send + Sync + 'static) -> Self {
         let (env, wall) = env();
         let (server, spawner) = (server.clone(), env.clone());
         let api = Api::new(&env, move |request| {
@@ -134,13 +127,8 @@ impl Candidate {
         });
         let (leadership, metrics) = (Leadership::none(), Metrics::new().unwrap());
         let connection = api.connection_with(&metrics.client);
-        let elector = Elector::new(
-            config(identity),
-            connection,
-            env.clone(),
-            metrics.lease.clone(),
-            Arc::clone(&leadership),
-        );
+        let elector =
+            Elector::new(config(identity), connection, env.clone(), metrics.lease.clone(), Arc::clone(&leadership));
         Self { env, wall, api, leadership, metrics, elector: Some(elector), stop: watch::Sender::new(false) }
     }
 

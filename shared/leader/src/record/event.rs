@@ -76,8 +76,7 @@ mod tests {
 
     /// The first cell of each row of the table.
     fn documented() -> Vec<String> {
-        let page =
-            std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/logs.md")).unwrap();
+        let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/logs.md")).unwrap();
         let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
         rows.map(str::to_owned).collect()
     }

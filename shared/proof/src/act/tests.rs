@@ -54,8 +54,7 @@ fn every_kind() -> [EvidenceKind; 13] {
 
 fn tainted(kind: EvidenceKind, about: Incarnation, whole: &Value) -> Result<Request, TaintRefusal> {
     let evidence = Evidence::for_act_tests(kind, about, later());
-    let (request, expires) =
-        taint_out_of_service(evidence, &WholeNode::new("n", whole), "n-1", WALL.parse().unwrap())?;
+    let (request, expires) = taint_out_of_service(evidence, &WholeNode::new("n", whole), "n-1", WALL.parse().unwrap())?;
     assert_eq!(expires, later());
     Ok(request)
 }
@@ -128,12 +127,10 @@ fn keeping_taints_needs_no_evidence_and_adds_no_out_of_service_taint() {
 /// A trusted out-of-service taint is evidence about an incarnation. Once it was accepted for revoking a volume's Lease.
 #[test]
 fn bug_a_trusted_taint_revoked_the_holder_of_a_volume() {
-    let holder =
-        Holder { node: "n".into(), node_uid: Uid::new("uid-n").unwrap(), boot_id: BOOT.into(), pod: None };
+    let holder = Holder { node: "n".into(), node_uid: Uid::new("uid-n").unwrap(), boot_id: BOOT.into(), pod: None };
     let by = RevocationBasis::Evidence { proof: "e".into(), newest: "1".parse().unwrap() };
     for (at, kind) in every_kind().into_iter().enumerate() {
-        let lease =
-            LeaseVersion { volume: "v".into(), uid: Uid::new("u").unwrap(), rv: "7".parse().unwrap() };
+        let lease = LeaseVersion { volume: "v".into(), uid: Uid::new("u").unwrap(), rv: "7".parse().unwrap() };
         let evidence = Evidence::for_act_tests(kind.clone(), incarnation(BOOT), later());
         let judged = verify_volume(lease, &holder, &by, &HolderFacts::Fenced(&evidence));
         assert_eq!(judged.is_ok(), at < 7, "{kind:?}");
@@ -145,23 +142,15 @@ fn bug_a_trusted_taint_revoked_the_holder_of_a_volume() {
 /// Evidence about another node, or of another kind, does not show that a volume's holder is gone.
 #[test]
 fn a_volume_holder_is_gone_only_by_node_gone_evidence_about_its_node() {
-    let holder =
-        Holder { node: "n".into(), node_uid: Uid::new("uid-n").unwrap(), boot_id: BOOT.into(), pod: None };
+    let holder = Holder { node: "n".into(), node_uid: Uid::new("uid-n").unwrap(), boot_id: BOOT.into(), pod: None };
     let other = Incarnation { name: "m".to_owned(), ..incarnation(BOOT) };
     for (at, kind) in every_kind().into_iter().enumerate() {
-        for (about, is_used) in
-            [(incarnation(BOOT), false), (incarnation(BOOT), true), (other.clone(), false)]
-        {
-            let lease =
-                LeaseVersion { volume: "v".into(), uid: Uid::new("u").unwrap(), rv: "7".parse().unwrap() };
+        for (about, is_used) in [(incarnation(BOOT), false), (incarnation(BOOT), true), (other.clone(), false)] {
+            let lease = LeaseVersion { volume: "v".into(), uid: Uid::new("u").unwrap(), rv: "7".parse().unwrap() };
             let evidence = Evidence::for_act_tests(kind.clone(), about, later());
             let counts = at == 7 && evidence.subject().name == "n" && !is_used;
-            let judged = verify_volume(
-                lease,
-                &holder,
-                &RevocationBasis::NodeGone,
-                &HolderFacts::Gone(&evidence, is_used),
-            );
+            let judged =
+                verify_volume(lease, &holder, &RevocationBasis::NodeGone, &HolderFacts::Gone(&evidence, is_used));
             assert_eq!(judged.is_ok(), counts, "{evidence:?}, used {is_used}");
         }
     }

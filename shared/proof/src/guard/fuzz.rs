@@ -108,11 +108,9 @@ fn body(draw: &mut Draw<'_>) -> String {
     let doubled = draw.text(TOKENS);
     match draw.below(6) {
         0 => text.replacen('{', &format!("{{{}:{},", json!(draw.word(TOKENS)), json!(draw.number())), 1),
-        1 => text.replacen(
-            '{',
-            &format!("{{{}:{},", json!(draw.word(TOKENS)), json!({ draw.word(TOKENS): doubled })),
-            1,
-        ),
+        1 => {
+            text.replacen('{', &format!("{{{}:{},", json!(draw.word(TOKENS)), json!({ draw.word(TOKENS): doubled })), 1)
+        }
         2 => String::from_utf8_lossy(&draw.corrupt(text.as_bytes())).into_owned(),
         _ => text,
     }
@@ -193,9 +191,9 @@ impl Tree {
 fn reaches(object: &Value, field: &str) -> bool {
     match object {
         Value::Null => true,
-        Value::Object(fields) => fields.keys().any(|key| {
-            key == field || key.ends_with(&format!("/{field}")) || key == "$patch" || key == "$retainKeys"
-        }),
+        Value::Object(fields) => fields
+            .keys()
+            .any(|key| key == field || key.ends_with(&format!("/{field}")) || key == "$patch" || key == "$retainKeys"),
         _ => false,
     }
 }
@@ -223,32 +221,25 @@ fn needs_evidence(method: &str, path: &str, body: &Value) -> bool {
     };
     let writes = method == "PATCH" || method == "PUT";
     let absent = Value::Bool(false);
-    let [metadata, status, spec] =
-        ["metadata", "status", "spec"].map(|field| body.get(field).unwrap_or(&absent));
-    let whole =
-        method == "PUT" || writes && (body.get("$patch").is_some() || body.get("$retainKeys").is_some());
+    let [metadata, status, spec] = ["metadata", "status", "spec"].map(|field| body.get(field).unwrap_or(&absent));
+    let whole = method == "PUT" || writes && (body.get("$patch").is_some() || body.get("$retainKeys").is_some());
     match (group, object) {
         ("", ["pods", _]) if method == "DELETE" => {
-            let named =
-                body.pointer("/preconditions/resourceVersion").and_then(Value::as_str).unwrap_or_default();
+            let named = body.pointer("/preconditions/resourceVersion").and_then(Value::as_str).unwrap_or_default();
             grace(Some(body)).is_none_or(|grace| grace < 1) || named.is_empty()
         }
         ("", ["pods", _, "eviction"]) if method == "POST" => {
             grace(body.get("deleteOptions")).is_none_or(|grace| grace < 1)
         }
         ("", ["pods", _]) if writes => whole || reaches(metadata, "finalizers"),
-        ("", ["pods", _, "status"]) if writes => {
-            whole || reaches(metadata, "finalizers") || reaches(status, "phase")
-        }
+        ("", ["pods", _, "status"]) if writes => whole || reaches(metadata, "finalizers") || reaches(status, "phase"),
         ("coordination.k8s.io", ["namespaces", "pod-safety-volumes", "leases", _]) if writes => {
             whole || reaches(metadata, "finalizers") || spec.get("leaseTransitions").is_some()
         }
         ("", ["nodes", _]) | ("storage.k8s.io", ["volumeattachments", _]) if method == "DELETE" => true,
         ("", ["nodes"]) if method == "POST" => names(spec, OUT_OF_SERVICE_TAINT),
         ("", ["nodes", _]) if writes && names(spec, OUT_OF_SERVICE_TAINT) => true,
-        ("", ["nodes", _] | ["nodes", _, "status"]) | ("storage.k8s.io", ["volumeattachments", _])
-            if writes =>
-        {
+        ("", ["nodes", _] | ["nodes", _, "status"]) | ("storage.k8s.io", ["volumeattachments", _]) if writes => {
             whole || reaches(metadata, "finalizers")
         }
         _ => false,
@@ -268,8 +259,7 @@ fn attack_no_request_that_needs_evidence_is_sent_without_a_permit() {
         let [unpermitted, permitted] = refused(method, &path, &body);
         let request = format!("{method} {path} {body}");
         assert!(unpermitted || !permitted, "a permit forbids nothing: {request}");
-        let plain =
-            path.split('/').skip(1).all(|part| !matches!(part, "" | "." | "..")) && !path.contains('%');
+        let plain = path.split('/').skip(1).all(|part| !matches!(part, "" | "." | "..")) && !path.contains('%');
         assert!(plain || permitted, "no canonical path: {request}");
         if method == "GET" {
             return;

@@ -219,16 +219,8 @@ fn an_out_of_service_taint_is_added_only_with_a_permit() {
 #[test]
 fn a_permit_is_valid_for_one_object_at_one_version_only() {
     let exact = [
-        (
-            "DELETE",
-            POD,
-            r#"{"gracePeriodSeconds":0,"preconditions":{"uid":"@uid","resourceVersion":"@version"}}"#,
-        ),
-        (
-            "PATCH",
-            STATUS,
-            r#"{"metadata":{"uid":"@uid","resourceVersion":"@version"},"status":{"phase":"Failed"}}"#,
-        ),
+        ("DELETE", POD, r#"{"gracePeriodSeconds":0,"preconditions":{"uid":"@uid","resourceVersion":"@version"}}"#),
+        ("PATCH", STATUS, r#"{"metadata":{"uid":"@uid","resourceVersion":"@version"},"status":{"phase":"Failed"}}"#),
         (
             "PATCH",
             NODE,
@@ -289,9 +281,7 @@ fn a_guard_refusal_names_the_request_and_the_reason() {
     let text = check("DELETE", POD, None, Some(b""), None).unwrap_err().to_string();
     assert_eq!(
         text,
-        format!(
-            "refused to send DELETE {POD}: a deletion must name one object and carry its UID as a precondition"
-        )
+        format!("refused to send DELETE {POD}: a deletion must name one object and carry its UID as a precondition")
     );
 }
 

@@ -28,8 +28,7 @@ fn fixture(
     let (env, _wall) = env();
     let api = Api::answering(&env, move |request| if request.method == "PATCH" { patch() } else { delete() });
     let connection = api.connection();
-    let fixture =
-        Fixture { env, api, connection, leadership: Leadership::always(), evidence: Mutex::new(None) };
+    let fixture = Fixture { env, api, connection, leadership: Leadership::always(), evidence: Mutex::new(None) };
     fixture.with(gone(), false)
 }
 
@@ -51,8 +50,7 @@ fn gone() -> EvidenceKind {
 
 impl Fixture {
     fn with(self, kind: EvidenceKind, terminal: bool) -> Self {
-        let (force, expires) =
-            (pod("a").force(Claim::NeverScheduled), self.env.now() + Duration::from_secs(2));
+        let (force, expires) = (pod("a").force(Claim::NeverScheduled), self.env.now() + Duration::from_secs(2));
         let version = PodVersion { pod: force.pod, rv: force.rv, terminal, generation: 3 };
         let evidence = Evidence::for_act_tests(kind, version, expires);
         *self.evidence.lock() = Some(evidence);
@@ -128,11 +126,7 @@ async fn only_a_gone_node_has_the_disruption_reason_of_pod_gc() {
 async fn a_pod_of_a_fenced_node_has_the_disruption_reason_of_pod_safety() {
     let (node, proof) = (|| "n".into(), || "e".into());
     for kind in [
-        EvidenceKind::Fenced {
-            node: node(),
-            proof: proof(),
-            kind: crate::model::FenceEvidenceKind::PowerOff,
-        },
+        EvidenceKind::Fenced { node: node(), proof: proof(), kind: crate::model::FenceEvidenceKind::PowerOff },
         EvidenceKind::Confirmed { node: node(), proof: proof(), by: "ada".into() },
     ] {
         let fixture = well().with(kind, false);
@@ -155,8 +149,7 @@ async fn a_pod_with_finalizers_is_deleted_and_its_object_remains() {
 #[tokio::test(start_paused = true)]
 async fn each_failure_of_the_patch_has_its_outcome_and_no_delete_follows() {
     let no_version: fn() -> Answer = || Answer::json(&json!({ "kind": "Status", "status": "Success" }));
-    for (what, answer, expected) in
-        FAILURES.into_iter().chain([("an answer without a version", no_version, "failed")])
+    for (what, answer, expected) in FAILURES.into_iter().chain([("an answer without a version", no_version, "failed")])
     {
         let fixture = fixture(answer, removed);
         assert_eq!(fixture.outcome().await, expected, "{what}");
@@ -221,10 +214,7 @@ async fn a_request_that_hangs_times_out_when_the_term_ends() {
     let fixture = fixture(Answer::never, Answer::never).led_until(1.5);
     let start = fixture.env.now();
     let Outcome::Failed(ApiError::TimedOut { after }) = fixture.act().await else { panic!("timeout") };
-    assert_eq!(
-        (after, fixture.env.now().since(start)),
-        (Duration::from_millis(1_500), Duration::from_millis(1_500))
-    );
+    assert_eq!((after, fixture.env.now().since(start)), (Duration::from_millis(1_500), Duration::from_millis(1_500)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -270,8 +260,7 @@ async fn a_request_without_an_answer_times_out_when_its_evidence_expires() {
         }
     });
     let connection = api.connection();
-    let fixture =
-        Fixture { env, api, connection, leadership: Leadership::always(), evidence: Mutex::new(None) };
+    let fixture = Fixture { env, api, connection, leadership: Leadership::always(), evidence: Mutex::new(None) };
     let fixture = fixture.with(gone(), false);
     let began = fixture.env.now();
     assert_eq!(fixture.outcome().await, "failed");

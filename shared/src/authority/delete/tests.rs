@@ -82,9 +82,7 @@ async fn the_condition_is_written_and_the_pod_is_deleted_gracefully_at_that_vers
 
 #[tokio::test(start_paused = true)]
 async fn the_grace_period_is_explicit_and_never_zero() {
-    for (given, sent) in
-        [(json!(0), 1), (json!(-5), 1), (json!(1), 1), (json!(3_600), 3_600), (json!(null), 30)]
-    {
+    for (given, sent) in [(json!(0), 1), (json!(-5), 1), (json!(1), 1), (json!(3_600), 3_600), (json!(null), 30)] {
         let object = marked().set("/spec/terminationGracePeriodSeconds", given.clone());
         let (outcome, _, requests) = tried(&wished(), 60.0, move |request| match request.method.as_str() {
             "PATCH" => Answer::json(&object.0),
@@ -103,8 +101,7 @@ async fn a_condition_that_is_true_already_keeps_its_time() {
     let (_, _, requests) = tried(&wished, 60.0, well).await;
     let condition = &requests[0].json()["status"]["conditions"][0];
     assert_eq!(condition["lastTransitionTime"], "2023-11-14T22:13:20Z");
-    let (_, _, requests) =
-        tried(&GracefulDeleteRequest { disrupted_since: Some(0), ..wished }, 60.0, well).await;
+    let (_, _, requests) = tried(&GracefulDeleteRequest { disrupted_since: Some(0), ..wished }, 60.0, well).await;
     let condition = &requests[0].json()["status"]["conditions"][0];
     assert_eq!(condition["lastTransitionTime"], "2026-11-21T12:00:00Z", "nobody said since when");
 }
@@ -121,11 +118,9 @@ async fn a_terminating_or_terminated_pod_is_not_deleted() {
 async fn a_failed_deletion_returns_its_version() {
     for (method, rv, count) in [("PATCH", "10", 1), ("DELETE", "77", 2)] {
         for (what, answer, outcome) in FAILURES {
-            let script =
-                move |request: &Received| if request.method == method { answer() } else { well(request) };
+            let script = move |request: &Received| if request.method == method { answer() } else { well(request) };
             // The content of the answer to a deletion is not used.
-            let outcome =
-                if (method, what) == ("DELETE", "an unreadable answer") { "ending" } else { outcome };
+            let outcome = if (method, what) == ("DELETE", "an unreadable answer") { "ending" } else { outcome };
             let (ended, at, requests) = tried(&wished(), 60.0, script).await;
             assert_eq!((ended, at.as_str(), requests.len()), (outcome, rv, count), "{method}: {what}");
         }

@@ -3,9 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::{
-    ConditionChange, ConditionChanges, EvictionRole, EvictionUpdate, OwnerRequest, Report, StatusChange,
-};
+use super::{ConditionChange, ConditionChanges, EvictionRole, EvictionUpdate, OwnerRequest, Report, StatusChange};
 use crate::client::{Call, Method, WriteCall as _};
 use crate::model::{Kind, PodKey, ResponderState};
 
@@ -34,14 +32,8 @@ fn owner_reference(owner: &OwnerRequest) -> Value {
     json!({ "apiVersion": "lifecycle.k8s.io/v1alpha1", "kind": "EvictionRequest", "name": owner.name, "uid": owner.uid })
 }
 
-pub(super) fn create(
-    pod: &PodKey,
-    number: u32,
-    owners: &[OwnerRequest],
-    labels: &[(Box<str>, EvictionRole)],
-) -> Call {
-    let mut all: Map<String, Value> =
-        labels.iter().map(|(key, role)| (key.to_string(), json!(role.name()))).collect();
+pub(super) fn create(pod: &PodKey, number: u32, owners: &[OwnerRequest], labels: &[(Box<str>, EvictionRole)]) -> Call {
+    let mut all: Map<String, Value> = labels.iter().map(|(key, role)| (key.to_string(), json!(role.name()))).collect();
     all.insert(MANAGED_BY.0.to_owned(), json!(MANAGED_BY.1));
     let owners: Vec<Value> = owners.iter().map(owner_reference).collect();
     let body = json!({
@@ -87,8 +79,7 @@ fn seconds(at: Timestamp) -> String {
 
 fn condition(kind: &str, stated: &ConditionChange, now: Timestamp) -> Value {
     let status = if stated.is_true { "True" } else { "False" };
-    let mut condition =
-        json!({ "type": kind, "status": status, "reason": stated.reason, "message": stated.message });
+    let mut condition = json!({ "type": kind, "status": status, "reason": stated.reason, "message": stated.message });
     if stated.transition {
         condition["lastTransitionTime"] = json!(seconds(now));
     }
@@ -102,16 +93,8 @@ pub(super) fn conditions(changes: &ConditionChanges, now: Timestamp) -> Value {
 /// The status as the eviction controller writes it. A new responder's entry has only its name, because only the responder
 /// writes the rest.
 pub(super) fn controller_status(change: &StatusChange, now: Timestamp) -> Value {
-    let StatusChange {
-        observed,
-        responders,
-        states,
-        starts,
-        requesters,
-        dropped,
-        conditions: changes,
-        check: _,
-    } = change;
+    let StatusChange { observed, responders, states, starts, requesters, dropped, conditions: changes, check: _ } =
+        change;
     let mut status = json!({ "observedGeneration": observed });
     let inactive = |name: &str| !states.iter().any(|(changed, _)| **changed == *name);
     let state = |(name, state): &(Box<str>, ResponderState)| {
@@ -121,9 +104,9 @@ pub(super) fn controller_status(change: &StatusChange, now: Timestamp) -> Value 
         }
         entry
     };
-    let new = responders.iter().filter(|(name, _)| inactive(name)).map(|(name, priority)| {
-        json!({ "name": name, "priority": priority, "state": ResponderState::Inactive.name() })
-    });
+    let new = responders.iter().filter(|(name, _)| inactive(name)).map(
+        |(name, priority)| json!({ "name": name, "priority": priority, "state": ResponderState::Inactive.name() }),
+    );
     let targets: Vec<Value> = states.iter().map(state).chain(new).collect();
     if !targets.is_empty() {
         status["targetResponders"] = json!(targets);
@@ -139,8 +122,7 @@ pub(super) fn controller_status(change: &StatusChange, now: Timestamp) -> Value 
     if !reports.is_empty() {
         status["responders"] = json!(reports);
     }
-    let requesters_patch =
-        requesters.iter().map(|one| json!({ "name": one.name, "intent": one.intent.name() }));
+    let requesters_patch = requesters.iter().map(|one| json!({ "name": one.name, "intent": one.intent.name() }));
     let gone = dropped.iter().map(|name| json!({ "$patch": "delete", "name": name }));
     let requesters_patch: Vec<Value> = requesters_patch.chain(gone).collect();
     if !requesters_patch.is_empty() {
@@ -190,8 +172,7 @@ mod tests {
     fn a_message_is_truncated_between_characters() {
         let now = Timestamp::UNIX_EPOCH;
         let message = "\u{e9}".repeat(MAX_MESSAGE_CHARS + 1);
-        let one =
-            Report { responder: "r", message, heartbeat: true, expected: None, complete: true, floor: 60 };
+        let one = Report { responder: "r", message, heartbeat: true, expected: None, complete: true, floor: 60 };
         let entry = &report(&one, now)["responders"][0];
         assert_eq!(entry["message"].as_str().unwrap().chars().count(), MAX_MESSAGE_CHARS);
         let floored = json!("1970-01-01T00:01:00Z");

@@ -71,9 +71,7 @@ pub(super) async fn is_confirmed(
     let pod = &update.pod;
     Ok(match check {
         Precondition::Nothing => true,
-        Precondition::PodGone => {
-            read_pod(writer, pod).await?.is_none_or(|existing| existing.key.uid != pod.uid)
-        }
+        Precondition::PodGone => read_pod(writer, pod).await?.is_none_or(|existing| existing.key.uid != pod.uid),
         Precondition::PodTerminal => matches_pod(read_pod(writer, pod).await?, pod, true),
         Precondition::PodRunning => matches_pod(read_pod(writer, pod).await?, pod, false),
         Precondition::NotRequested => {
@@ -117,8 +115,7 @@ fn is_open(eviction: wire::Eviction, uid: &Uid, pod: &Uid) -> bool {
     let target = target.and_then(|target| Uid::new(target.uid.as_deref()?));
     let conditions = eviction.status.unwrap_or_default().conditions;
     let ended = |one: &wire::Condition| {
-        matches!(one.r#type.as_deref(), Some("Failed" | "TargetEvicted"))
-            && one.status.as_deref() == Some("True")
+        matches!(one.r#type.as_deref(), Some("Failed" | "TargetEvicted")) && one.status.as_deref() == Some("True")
     };
     own.as_ref() == Some(uid) && target.as_ref() == Some(pod) && !conditions.iter().any(ended)
 }
@@ -156,8 +153,7 @@ async fn list(
     }
     let mut listed = Listed::default();
     let path = kind.path_in(Some(namespace));
-    let read =
-        cache::read_page(writer.connection, writer.env, path, &mut |raw| listed.read(kind, &raw)).await;
+    let read = cache::read_page(writer.connection, writer.env, path, &mut |raw| listed.read(kind, &raw)).await;
     read.map_err(Outcome::Failed)?;
     let listed = Arc::new(listed);
     common.lists.lock().insert(key, (requested_at, Arc::clone(&listed)));

@@ -9,9 +9,7 @@ use pod_safety_leader::outcome::{Outcome, resource_version};
 use pod_safety_leader::send::WriteContext;
 use serde_json::{Value, json};
 
-use super::body::{
-    collect, conditions, controller_status, create, name, patch_metadata, path, report, status,
-};
+use super::body::{collect, conditions, controller_status, create, name, patch_metadata, path, report, status};
 use super::check::{invalid_reason, is_confirmed, read};
 use super::{ConditionChange, ConditionChanges, EvictionChange, EvictionShared, EvictionUpdate, Report};
 use crate::client::{ApiError, Call};
@@ -54,20 +52,17 @@ pub(in super::super) async fn write(
         EvictionChange::Request { observed, conditions: changes } => {
             write_request_status(writer, common, update, *observed, changes.as_deref()).await
         }
-        EvictionChange::Refuse { observed, transitions } => {
-            match invalid_reason(writer, common, update).await {
-                Ok(Some(message)) => {
-                    let changes = refusal_conditions(message, *transitions);
-                    write_request_status(writer, common, update, *observed, Some(&changes)).await
-                }
-                Ok(None) => Outcome::Changed,
-                Err(outcome) => outcome,
+        EvictionChange::Refuse { observed, transitions } => match invalid_reason(writer, common, update).await {
+            Ok(Some(message)) => {
+                let changes = refusal_conditions(message, *transitions);
+                write_request_status(writer, common, update, *observed, Some(&changes)).await
             }
-        }
+            Ok(None) => Outcome::Changed,
+            Err(outcome) => outcome,
+        },
         EvictionChange::Status(change) => match is_confirmed(writer, common, update, &change.check).await {
             Ok(true) => {
-                send_status(writer, common, Kind::Evictions, update, &|now| controller_status(change, now))
-                    .await
+                send_status(writer, common, Kind::Evictions, update, &|now| controller_status(change, now)).await
             }
             Ok(false) => Outcome::Changed,
             Err(outcome) => outcome,
@@ -105,10 +100,7 @@ fn refusal_conditions(message: String, (failed, evicted): (bool, bool)) -> Condi
         message: String::new(),
         transition: evicted,
     };
-    ConditionChanges {
-        failed: ConditionChange { is_true: true, reason, message, transition: failed },
-        evicted,
-    }
+    ConditionChanges { failed: ConditionChange { is_true: true, reason, message, transition: failed }, evicted }
 }
 
 async fn sent(writer: &WriteContext<'_>, call: Call) -> Outcome {
@@ -138,8 +130,7 @@ async fn send_status(
     let call = || status(kind, update, body(now()));
     let answer = match writer.query(call()).await {
         Ok(Err(error)) if is_about_time(&error) => {
-            let (sent_at, Ok(server)) = (writer.env.clock.wall(), writer.connection.server_info().await)
-            else {
+            let (sent_at, Ok(server)) = (writer.env.clock.wall(), writer.connection.server_info().await) else {
                 return Outcome::Failed(error);
             };
             let Some(date) = server.date else { return Outcome::Failed(error) };
@@ -209,8 +200,7 @@ async fn attempt_eviction(
     let now = writer.env.now();
     let term = writer.leadership.term(now).ok_or(Outcome::NotLeader)?;
     let eviction = evict::Eviction { pod: update.pod.clone(), dry_run: false };
-    let answer =
-        evict(writer.connection, writer.env, &eviction, (now + EVICT_TIMEOUT).min(term.ends())).await;
+    let answer = evict(writer.connection, writer.env, &eviction, (now + EVICT_TIMEOUT).min(term.ends())).await;
     let wall = writer.env.clock.wall();
     let mut made = Report {
         responder: IMPERATIVE_EVICTOR,

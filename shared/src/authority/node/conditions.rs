@@ -75,13 +75,7 @@ fn unknown(kind: &str, live: &Live, wall: Timestamp) -> Option<Value> {
 }
 
 /// The condition [`NODE_UNREACHABLE_CONDITION`], for operators.
-fn unreachable(
-    desired: bool,
-    not_reporting: Option<&NotReporting>,
-    live: &Live,
-    now: Mono,
-    wall: Timestamp,
-) -> Value {
+fn unreachable(desired: bool, not_reporting: Option<&NotReporting>, live: &Live, now: Mono, wall: Timestamp) -> Value {
     let (status, reason, message) = if desired {
         let since = since(not_reporting, live, now, wall);
         let message = format!(

@@ -62,11 +62,7 @@ impl Live {
 
     /// Whether the kubelet wrote the Ready condition or the Lease since the cache saw them. A value that cannot be decoded
     /// is an error, and never counts as a missing report.
-    pub(super) fn has_reported(
-        &self,
-        not_reporting: &NotReporting,
-        lease: &LeaseRead,
-    ) -> Result<bool, ApiError> {
+    pub(super) fn has_reported(&self, not_reporting: &NotReporting, lease: &LeaseRead) -> Result<bool, ApiError> {
         let ready = self.condition("Ready");
         let heartbeat = ready.and_then(|ready| ready.get("lastHeartbeatTime")).and_then(Value::as_str);
         let heartbeat = heartbeat.map(str::parse::<Timestamp>).transpose();
@@ -95,8 +91,7 @@ impl Live {
 
 /// Whether a decision about `live` would be the same. The times at which this process first saw something do not count.
 fn decides_same(mut live: Node, cached: &Node) -> bool {
-    (live.first_seen, live.age, live.readiness_since) =
-        (cached.first_seen, cached.age, cached.readiness_since);
+    (live.first_seen, live.age, live.readiness_since) = (cached.first_seen, cached.age, cached.readiness_since);
     // Fencing checks these details itself.
     live.details.clone_from(&cached.details);
     for (taint, cached_taint) in live.no_execute.iter_mut().zip(&cached.no_execute) {

@@ -32,8 +32,7 @@ pub(super) fn change(update: &NodeUpdate, live: &Live, wall: Timestamp) -> Optio
     let exists = |taint: &ManagedTaint| before.iter().any(|other| is_taint(other, *taint));
     let removed: Vec<_> = update.remove.iter().copied().filter(exists).collect();
     let added: Vec<_> = update.add.iter().copied().filter(|taint| !exists(taint)).collect();
-    let differs =
-        |(key, value): &&(&'static str, Arc<str>)| live.label(key).is_none_or(|now| now != &**value);
+    let differs = |(key, value): &&(&'static str, Arc<str>)| live.label(key).is_none_or(|now| now != &**value);
     let labels: Map<_, _> = update.labels.iter().filter(differs).map(|(key, value)| (*key, value)).fold(
         Map::new(),
         |mut labels, (key, value)| {
@@ -43,9 +42,9 @@ pub(super) fn change(update: &NodeUpdate, live: &Live, wall: Timestamp) -> Optio
     );
     let taints = (!added.is_empty() || !removed.is_empty()).then(|| {
         let kept = before.iter().filter(|taint| !removed.iter().any(|other| is_taint(taint, *other)));
-        let new = added.iter().map(
-            |(key, effect)| json!({ "key": key, "effect": effect.name(), "timeAdded": format!("{wall:.0}") }),
-        );
+        let new = added
+            .iter()
+            .map(|(key, effect)| json!({ "key": key, "effect": effect.name(), "timeAdded": format!("{wall:.0}") }));
         kept.cloned().chain(new).collect()
     });
     if taints.is_none() && labels.is_empty() {

@@ -35,16 +35,8 @@ pub(in crate::authority) struct NodeChanges {
 impl NodeChanges {
     /// Whether nothing was changed.
     pub(in crate::authority) fn is_empty(&self) -> bool {
-        let Self {
-            set_unknown,
-            unreachable,
-            added,
-            removed,
-            labels,
-            turned_not_ready: _,
-            evidence: _,
-            message: _,
-        } = self;
+        let Self { set_unknown, unreachable, added, removed, labels, turned_not_ready: _, evidence: _, message: _ } =
+            self;
         !set_unknown && unreachable.is_none() && added.is_empty() && removed.is_empty() && labels.is_empty()
     }
 
@@ -89,10 +81,7 @@ impl fmt::Display for NodeChanges {
 }
 
 /// Executes an update. Returns the outcome, and the changes that were made.
-pub(in crate::authority) async fn write(
-    writer: &WriteContext<'_>,
-    update: &NodeUpdate,
-) -> (Outcome, NodeChanges) {
+pub(in crate::authority) async fn write(writer: &WriteContext<'_>, update: &NodeUpdate) -> (Outcome, NodeChanges) {
     let mut done = NodeChanges::default();
     let outcome = match carry_out(writer, update, &mut done).await {
         Ok(outcome) | Err(outcome) => outcome,
@@ -100,11 +89,7 @@ pub(in crate::authority) async fn write(
     (outcome, done)
 }
 
-async fn carry_out(
-    writer: &WriteContext<'_>,
-    update: &NodeUpdate,
-    done: &mut NodeChanges,
-) -> Result<Outcome, Outcome> {
+async fn carry_out(writer: &WriteContext<'_>, update: &NodeUpdate, done: &mut NodeChanges) -> Result<Outcome, Outcome> {
     let read = read_node(writer, update).await?;
     let version = read.version().to_owned();
     let live = write_status(writer, update, read, done).await?;

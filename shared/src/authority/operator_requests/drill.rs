@@ -31,8 +31,7 @@ pub async fn plan_drill(
     examined: &Examined,
     reason: &str,
 ) -> Result<(String, NodeFenceSpec), OperatorError> {
-    let trigger =
-        FenceTrigger { kind: Trigger::Person, reason: reason.to_owned(), by: None, condition: None };
+    let trigger = FenceTrigger { kind: Trigger::Person, reason: reason.to_owned(), by: None, condition: None };
     Ok((dry_run_name(&examined.node), new_fence_spec(connection, examined, trigger, true).await?))
 }
 
@@ -47,12 +46,8 @@ pub async fn start_drill(
     reason: &str,
 ) -> Result<String, OperatorError> {
     let name = dry_run_name(&examined.node);
-    let trigger = FenceTrigger {
-        kind: Trigger::Person,
-        reason: reason.to_owned(),
-        by: Some(by.to_owned()),
-        condition: None,
-    };
+    let trigger =
+        FenceTrigger { kind: Trigger::Person, reason: reason.to_owned(), by: Some(by.to_owned()), condition: None };
     let spec = new_fence_spec(connection, examined, trigger, true).await?;
     match create(connection, "NodeFence", "nodefences", json!({ "name": name }), &spec).await {
         Ok(_) | Err(OperatorError::AlreadyExists { .. }) => Ok(name),

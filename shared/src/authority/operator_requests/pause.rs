@@ -98,11 +98,7 @@ pub async fn resume(connection: &Connection, scope: &Scope, resumed: &Pause) -> 
     retry_on_conflict(is_changed, || resume_once(connection, scope, resumed)).await
 }
 
-async fn resume_once(
-    connection: &Connection,
-    scope: &Scope,
-    resumed: &Pause,
-) -> Result<Pause, OperatorError> {
+async fn resume_once(connection: &Connection, scope: &Scope, resumed: &Pause) -> Result<Pause, OperatorError> {
     let object = read(connection, scope).await?;
     let Some(text) = scope.pause_text(&object) else {
         return Err(OperatorError::NotPaused { object: scope.object() });

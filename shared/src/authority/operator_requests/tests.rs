@@ -92,9 +92,13 @@ async fn pausing(text: Option<&str>, at: &str) -> (Api, Connection) {
         object["spec"]["paused"] = json!(text);
     }
     let at = at.to_owned();
-    let api = Api::answering(&env, move |request| {
-        if request.path.starts_with(&at) { Answer::json(&object) } else { Answer::not_found() }
-    });
+    let api =
+        Api::answering(
+            &env,
+            move |request| {
+                if request.path.starts_with(&at) { Answer::json(&object) } else { Answer::not_found() }
+            },
+        );
     let connection = api.connection();
     (api, connection)
 }

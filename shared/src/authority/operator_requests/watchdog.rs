@@ -49,8 +49,7 @@ pub async fn read_grant(
     device: &DeviceRef,
     node: &Incarnation,
 ) -> Result<Option<WatchdogGrant>, OperatorError> {
-    let read = match connection.send(Call::get(lease_path(&device.namespace, &node.name)).all_fields()).await
-    {
+    let read = match connection.send(Call::get(lease_path(&device.namespace, &node.name)).all_fields()).await {
         Ok(raw) => raw.to_json().map_err(ApiError::Undecodable),
         Err(error) if error.is_not_found() => return Ok(None),
         Err(error) => Err(error),

@@ -15,8 +15,7 @@ fn pod(api_version: &str, kind: &str, name: &str) -> Value {
 /// Two fleets, of which one hangs, and a herd of another group.
 fn answers(asked: &Received) -> Answer {
     let resources = |names: &[(&str, &str)]| {
-        let all: Vec<Value> =
-            names.iter().map(|(name, kind)| json!({ "name": name, "kind": kind })).collect();
+        let all: Vec<Value> = names.iter().map(|(name, kind)| json!({ "name": name, "kind": kind })).collect();
         Answer::json(&json!({ "kind": "APIResourceList", "resources": all }))
     };
     let scale = |name: &str, replicas: i32| {
@@ -91,8 +90,7 @@ async fn of(api_version: &str, kind: &str, name: &str, scale: Answer) -> (String
         _ => Answer::not_found(),
     });
     let uid = Uid::new("uid-f").unwrap();
-    let controller =
-        Controller { api_version: api_version.into(), kind: kind.into(), name: name.into(), uid };
+    let controller = Controller { api_version: api_version.into(), kind: kind.into(), name: name.into(), uid };
     let answer = ScaleReader::new(api.connection(), env.clone()).read("ns", &controller).await;
     let results = answer.scale.map_or_else(|why| why.to_string(), |scale| format!("{scale:?}"));
     (results, api.requests().into_iter().map(|asked| asked.path).collect())
@@ -113,11 +111,7 @@ async fn invalid_names_and_kinds_without_scale_are_not_read() {
     ] {
         let scale = json!({ "metadata": { "name": "f", "uid": "uid-f" }, "spec": { "replicas": 4 } });
         let (scale_read, paths) = of(api_version, kind, name, Answer::json(&scale)).await;
-        assert_eq!(
-            (scale_read.as_str(), paths.len()),
-            (expected, asked),
-            "{api_version} {kind} {name}: {paths:?}"
-        );
+        assert_eq!((scale_read.as_str(), paths.len()), (expected, asked), "{api_version} {kind} {name}: {paths:?}");
     }
     let (why, _) = of("down.example/v1", "Fleet", "f", Answer::not_found()).await;
     assert!(why.starts_with("asking which resources down.example/v1 has: "), "{why}");
@@ -125,9 +119,8 @@ async fn invalid_names_and_kinds_without_scale_are_not_read() {
 
 #[tokio::test(start_paused = true)]
 async fn a_scale_is_used_only_with_the_owners_uid_and_a_number_of_replicas() {
-    let scale = |uid: &str, spec: Value| {
-        Answer::json(&json!({ "metadata": { "name": "f", "uid": uid }, "spec": spec }))
-    };
+    let scale =
+        |uid: &str, spec: Value| Answer::json(&json!({ "metadata": { "name": "f", "uid": uid }, "spec": spec }));
     for (answer, expected) in [
         (scale("uid-f", json!({ "replicas": 0 })), "Replicas(0)"),
         (scale("uid-f", json!({})), "Replicas(0)"),
@@ -168,11 +161,9 @@ async fn a_scale_is_read_once_for_all_its_requests_and_cached() {
     let (env, _wall) = env();
     let api = Api::new(&env, |asked| async move { answers(&asked) });
     let world = crate::testing::World::listed();
-    for (api_version, kind, name) in [
-        ("a.example/v1", "Fleet", "hangs"),
-        ("a.example/v1", "Fleet", "later"),
-        ("b.example/v1", "Herd", "b"),
-    ] {
+    for (api_version, kind, name) in
+        [("a.example/v1", "Fleet", "hangs"), ("a.example/v1", "Fleet", "later"), ("b.example/v1", "Herd", "b")]
+    {
         world.apply(Kind::Pods, &pod(api_version, kind, name), env.now());
     }
     let scales = Scales::start(api.connection(), Arc::clone(world.cache()), env.clone());
@@ -185,10 +176,7 @@ async fn a_scale_is_read_once_for_all_its_requests_and_cached() {
     };
     let ask_all = || {
         let guard = world.read();
-        guard
-            .view()
-            .all_pods()
-            .for_each(|pod| scales.request(&pod.key.namespace, pod.controller.as_ref().unwrap()));
+        guard.view().all_pods().for_each(|pod| scales.request(&pod.key.namespace, pod.controller.as_ref().unwrap()));
     };
     ask_all();
     ask_all();
@@ -197,11 +185,8 @@ async fn a_scale_is_read_once_for_all_its_requests_and_cached() {
     assert_eq!(known(), BTreeMap::from([("b".to_owned(), Some(Scale::None))]), "the other group hangs");
     assert_eq!((asked("/hangs/scale"), asked("/later/scale")), (1, 0));
     advance(SCALE_TIMEOUT.as_secs_f64()).await;
-    let answered = [
-        ("later".to_owned(), Some(Scale::Absent)),
-        ("b".to_owned(), Some(Scale::None)),
-        ("hangs".to_owned(), None),
-    ];
+    let answered =
+        [("later".to_owned(), Some(Scale::Absent)), ("b".to_owned(), Some(Scale::None)), ("hangs".to_owned(), None)];
     assert_eq!(known(), BTreeMap::from(answered));
     assert_eq!((asked("/hangs/scale"), asked("/later/scale")), (1, 1));
     ask_all();

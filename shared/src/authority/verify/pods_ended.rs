@@ -28,8 +28,7 @@ impl Verifier<'_> {
             proof::verify_pods_ended(force, guard.view().pod(uid), mark.as_ref(), &read)
         };
         // A mark that matches stays, because only a mark that gets older makes the agent's next check later than it.
-        if matches!(judged, Err(Refusal::AgentMustLookAgain))
-            && !mark.is_some_and(|mark| mark.matches(&version, &read))
+        if matches!(judged, Err(Refusal::AgentMustLookAgain)) && !mark.is_some_and(|mark| mark.matches(&version, &read))
         {
             marks.set_mark(uid, Mark::new(version, &read));
         }
@@ -38,12 +37,11 @@ impl Verifier<'_> {
 
     async fn read_agent(&self, namespace: &str, node: &str) -> Result<AgentRead, VerifyError> {
         let sent_at = self.env.now();
-        let raw =
-            match self.connection.send(Call::get(watchdog::lease_path(namespace, node)).all_fields()).await {
-                Ok(raw) => raw,
-                Err(error) if error.is_not_found() => return Err(not_ended("it has no Lease").into()),
-                Err(error) => return Err(VerifyError::Read(error)),
-            };
+        let raw = match self.connection.send(Call::get(watchdog::lease_path(namespace, node)).all_fields()).await {
+            Ok(raw) => raw,
+            Err(error) if error.is_not_found() => return Err(not_ended("it has no Lease").into()),
+            Err(error) => return Err(VerifyError::Read(error)),
+        };
         let read = AgentRead::decode(sent_at, &raw).map_err(VerifyError::undecodable)?;
         Ok(read.ok_or_else(|| not_ended("it has not looked at its pods"))?)
     }

@@ -32,13 +32,11 @@ impl Verifier<'_> {
         holder: &Holder,
         basis: &RevocationBasis,
     ) -> Result<Evidence<LeaseVersion>, VerifyError> {
-        let lease =
-            update.lease.as_ref().ok_or(Refusal::EvidenceInvalid("there is no Lease of the volume"))?;
+        let lease = update.lease.as_ref().ok_or(Refusal::EvidenceInvalid("there is no Lease of the volume"))?;
         let (volume, uid) = (Arc::clone(&update.volume), lease.uid.clone());
         let lease = LeaseVersion { volume, uid, rv: update.rv };
-        let judged = |facts: &HolderFacts<'_>| {
-            proof::verify_volume(lease, holder, basis, facts).map_err(VerifyError::from)
-        };
+        let judged =
+            |facts: &HolderFacts<'_>| proof::verify_volume(lease, holder, basis, facts).map_err(VerifyError::from);
         match basis {
             RevocationBasis::NodeGone => {
                 let (cache, env, quarantine) = (self.cache, self.env, self.config.quarantine);
@@ -54,9 +52,8 @@ impl Verifier<'_> {
                 judged(&HolderFacts::Gone(gone, is_used))
             }
             RevocationBasis::Rebooted => {
-                let live = read_node_and_lease(self.connection, self.env, &holder.node)
-                    .await
-                    .map_err(VerifyError::Read)?;
+                let live =
+                    read_node_and_lease(self.connection, self.env, &holder.node).await.map_err(VerifyError::Read)?;
                 judged(&HolderFacts::Rebooted(&live))
             }
             RevocationBasis::Evidence { proof, newest } => {
@@ -66,9 +63,8 @@ impl Verifier<'_> {
             }
             RevocationBasis::Replaced(proof) => {
                 let evidence = self.evidence_reader.read_evidence(proof).await?;
-                let live = read_node_and_lease(self.connection, self.env, &holder.node)
-                    .await
-                    .map_err(VerifyError::Read)?;
+                let live =
+                    read_node_and_lease(self.connection, self.env, &holder.node).await.map_err(VerifyError::Read)?;
                 let minimum = {
                     let labels = live.node.as_ref().map(pod_safety_proof::NodeRead::labels);
                     let (guard, none) = (self.cache.read(), Default::default());
@@ -76,16 +72,13 @@ impl Verifier<'_> {
                 };
                 judged(&HolderFacts::Replaced(&evidence.read, &live, minimum))
             }
-            RevocationBasis::Detached => {
-                judged(&HolderFacts::Detached(&self.read_detachment(update, holder).await?))
-            }
+            RevocationBasis::Detached => judged(&HolderFacts::Detached(&self.read_detachment(update, holder).await?)),
             RevocationBasis::Storage(proof) => {
                 let evidence = self.evidence_reader.read_evidence(proof).await?;
                 let read = &evidence.read;
                 let driver = self.read_driver(update).await?;
-                let live = read_node_and_lease(self.connection, self.env, &holder.node)
-                    .await
-                    .map_err(VerifyError::Read)?;
+                let live =
+                    read_node_and_lease(self.connection, self.env, &holder.node).await.map_err(VerifyError::Read)?;
                 proof::check_storage_evidence(read, holder, driver.as_deref(), &live)?;
                 let check = self.evidence_reader.confirm_devices_off(&evidence).await?;
                 judged(&HolderFacts::Storage(read, check, driver.as_deref(), &live))
@@ -94,13 +87,8 @@ impl Verifier<'_> {
     }
 
     /// Reads the attachment of the volume. It stops at the first missing fact, at which the judge refuses.
-    async fn read_detachment(
-        &self,
-        update: &VolumeUpdate,
-        holder: &Holder,
-    ) -> Result<Detachment, VerifyError> {
-        let mut read =
-            Detachment { was_attached: self.was_attached(update, holder), ..Detachment::default() };
+    async fn read_detachment(&self, update: &VolumeUpdate, holder: &Holder) -> Result<Detachment, VerifyError> {
+        let mut read = Detachment { was_attached: self.was_attached(update, holder), ..Detachment::default() };
         if !read.was_attached {
             return Ok(read);
         }

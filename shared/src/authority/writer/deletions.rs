@@ -10,9 +10,7 @@ use pod_safety_leader::outcome::{Outcome, READS_TOO_SLOW};
 use super::super::claim::DeleteCause;
 use super::super::delete::{delete, event_and_reason};
 use super::super::retry_tracker::{Admission, RetryTracker};
-use super::{
-    Authority, CompletionHandler, GracefulDeleteRequest, PriorityLevel, Submitted, Work, WorkerPool,
-};
+use super::{Authority, CompletionHandler, GracefulDeleteRequest, PriorityLevel, Submitted, Work, WorkerPool};
 use crate::cache::{self, Lookup};
 use crate::client::{ApiError, Call};
 use crate::clock::Mono;
@@ -128,9 +126,7 @@ impl Authority {
                     retries.release(uid);
                     requested_again
                 }
-                Outcome::Changed | Outcome::Expired => {
-                    Some(retries.record_failure(uid, rv, Duration::ZERO, now))
-                }
+                Outcome::Changed | Outcome::Expired => Some(retries.record_failure(uid, rv, Duration::ZERO, now)),
                 Outcome::Failed(error) => Some(retries.record_failure(uid, rv, error.retry_after(), now)),
                 Outcome::NotLeader
                 | Outcome::Written
@@ -186,11 +182,7 @@ impl Authority {
 
     /// Whether a quorum read confirms that UID and taints of the node are as in the cache, or that the node does not exist.
     /// The cache may be behind, and a deletion cannot be undone.
-    async fn matches_cache(
-        &self,
-        cause: &DeleteCause,
-        checked_node: &mut CheckedNode,
-    ) -> Result<bool, ApiError> {
+    async fn matches_cache(&self, cause: &DeleteCause, checked_node: &mut CheckedNode) -> Result<bool, ApiError> {
         let (requested_at, name) = (self.env.now(), cause.node());
         let same = match self.connection.send(Call::get(format!("/api/v1/nodes/{name}"))).await {
             Ok(raw) => {
@@ -254,12 +246,8 @@ impl Authority {
                 (Action::Failed, READS_TOO_SLOW, why)
             }
             Outcome::Gone => (Action::Dropped, "Gone", "the pod no longer exists".to_owned()),
-            Outcome::Withdrawn => {
-                (Action::Dropped, "Withdrawn", "the deletion is no longer wanted".to_owned())
-            }
-            Outcome::NotLeader => {
-                (Action::Dropped, "NotLeader", "leadership was lost before the act".to_owned())
-            }
+            Outcome::Withdrawn => (Action::Dropped, "Withdrawn", "the deletion is no longer wanted".to_owned()),
+            Outcome::NotLeader => (Action::Dropped, "NotLeader", "leadership was lost before the act".to_owned()),
             Outcome::Changed
             | Outcome::Written
             | Outcome::NoEffect

@@ -51,13 +51,7 @@ impl Authority {
             Outcome::Written => match event_for(&update.change, answer.as_ref()) {
                 Some((kind, reason, message)) => {
                     let object = InvolvedObject::Pod(update.pod.clone());
-                    self.events.record(Event::new(
-                        ReportingController::Own,
-                        object,
-                        kind,
-                        reason,
-                        message.clone(),
-                    ));
+                    self.events.record(Event::new(ReportingController::Own, object, kind, reason, message.clone()));
                     (Action::Evicted, reason, message)
                 }
                 None => {

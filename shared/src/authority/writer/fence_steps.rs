@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pod_safety_fence::{
-    FenceStepRequest, MonitorRequest, PolicyStatusUpdate, RemediationRequest, RemediationUpdate, Step,
-    StepContext, execute_step, monitor, update_remediation, write_policy_status,
+    FenceStepRequest, MonitorRequest, PolicyStatusUpdate, RemediationRequest, RemediationUpdate, Step, StepContext,
+    execute_step, monitor, update_remediation, write_policy_status,
 };
 use pod_safety_leader::outcome::Outcome;
 use pod_safety_leader::send::WriteContext;
@@ -44,9 +44,7 @@ impl InFlightSteps {
 
     /// Removes flows that were not used again: deleted remediations never come back under the same name.
     pub(super) fn tidy(&mut self, now: Mono) {
-        self.0.retain(
-            |_, step| !matches!(step, StepState::Paused { until, .. } if *until + FORGET_AFTER <= now),
-        );
+        self.0.retain(|_, step| !matches!(step, StepState::Paused { until, .. } if *until + FORGET_AFTER <= now));
     }
 
     fn begin(&mut self, flow: &Arc<str>, now: Mono) -> Result<(), Submitted> {
@@ -169,14 +167,7 @@ impl Authority {
         self.submit_step(WorkerPool::FenceSteps, PriorityLevel::Remediate, flow, work, now)
     }
 
-    fn submit_step(
-        &self,
-        pool: WorkerPool,
-        level: PriorityLevel,
-        flow: Arc<str>,
-        work: Work,
-        now: Mono,
-    ) -> Submitted {
+    fn submit_step(&self, pool: WorkerPool, level: PriorityLevel, flow: Arc<str>, work: Work, now: Mono) -> Submitted {
         if self.leadership.term(now).is_none() {
             return Submitted::NotLeading;
         }
@@ -206,9 +197,7 @@ impl Authority {
 
     pub(super) async fn monitor(&self, request: &MonitorRequest, owner: &Arc<dyn CompletionHandler>) {
         let outcome = monitor(&self.step_context(), request).await;
-        if let (Outcome::Failed(error), Some(failures)) =
-            (&outcome, self.failures_to_log(&device_flow(request)))
-        {
+        if let (Outcome::Failed(error), Some(failures)) = (&outcome, self.failures_to_log(&device_flow(request))) {
             tracing::warn!(controller = owner.controller(), uid = %request.uid, device = %request.device, failures, error = %error_chain(error), "the status of a FenceDevice was not written; trying again");
         }
         self.complete_step("monitor", &device_flow(request), &outcome, REPORT_INTERVAL, owner);
@@ -235,9 +224,7 @@ impl Authority {
 
     pub(super) async fn review(&self, request: &PolicyStatusUpdate, owner: &Arc<dyn CompletionHandler>) {
         let outcome = write_policy_status(&self.step_context(), request).await;
-        if let (Outcome::Failed(error), Some(failures)) =
-            (&outcome, self.failures_to_log(&policy_flow(request)))
-        {
+        if let (Outcome::Failed(error), Some(failures)) = (&outcome, self.failures_to_log(&policy_flow(request))) {
             tracing::warn!(controller = owner.controller(), uid = %request.uid, policy = %request.name, failures, error = %error_chain(error), "the status of a FencePolicy was not written; trying again");
         }
         self.complete_step("review", &policy_flow(request), &outcome, REPORT_INTERVAL, owner);
@@ -265,12 +252,7 @@ impl Authority {
         }
     }
 
-    pub(super) fn record_fence_step(
-        &self,
-        request: &FenceStepRequest,
-        outcome: &Outcome,
-        controller: &'static str,
-    ) {
+    pub(super) fn record_fence_step(&self, request: &FenceStepRequest, outcome: &Outcome, controller: &'static str) {
         let (node, step) = (&request.node, request.step.name());
         match outcome {
             Outcome::Written => self.record_step(request, controller),
@@ -309,9 +291,7 @@ impl Authority {
             Step::Attempt(_) => (LogEvent::FenceOrdered, EventType::Warning, "FenceAttempted"),
             Step::Prove(_) => (LogEvent::NodeFenced, EventType::Normal, "Fenced"),
             Step::ProveStorage(_) => (LogEvent::StorageFenced, EventType::Normal, "StorageFenced"),
-            Step::Contradict(_) => {
-                (LogEvent::EvidenceContradicted, EventType::Warning, "EvidenceContradicted")
-            }
+            Step::Contradict(_) => (LogEvent::EvidenceContradicted, EventType::Warning, "EvidenceContradicted"),
             Step::Withdraw(_) => {
                 (LogEvent::OutOfServiceTaintWithdrawn, EventType::Warning, "OutOfServiceTaintWithdrawn")
             }
@@ -366,8 +346,7 @@ mod tests {
 
     #[test]
     fn a_step_that_was_not_executed_is_retried_with_backoff() {
-        let (mut in_flight, flow, mut now): (_, Arc<str>, _) =
-            (InFlightSteps::default(), "n".into(), Mono::default());
+        let (mut in_flight, flow, mut now): (_, Arc<str>, _) = (InFlightSteps::default(), "n".into(), Mono::default());
         for pause in [1, 2, 4, 8, 16, 30, 30] {
             assert!(in_flight.begin(&flow, now).is_ok());
             let again = now + Duration::from_secs(pause);
@@ -384,9 +363,7 @@ mod tests {
         assert!(in_flight.begin(&flow, began).is_ok());
         let again = in_flight.end(&flow, &Outcome::Written, REPORT_INTERVAL, began);
         assert_eq!(again, Some(began + REPORT_INTERVAL));
-        assert!(
-            matches!(in_flight.begin(&flow, began), Err(Submitted::Later(until)) if Some(until) == again)
-        );
+        assert!(matches!(in_flight.begin(&flow, began), Err(Submitted::Later(until)) if Some(until) == again));
         assert!(in_flight.begin(&flow, began + REPORT_INTERVAL).is_ok());
         // The steps of a node follow each other without delay.
         let node: Arc<str> = "n".into();

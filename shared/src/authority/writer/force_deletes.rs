@@ -46,8 +46,7 @@ impl Authority {
             Admission::Admitted => {}
         }
         let kind = ClaimKind::from_claim(&force.claim);
-        let level =
-            if keeps_identity { PriorityLevel::ForceOfIdentity(kind) } else { PriorityLevel::Force(kind) };
+        let level = if keeps_identity { PriorityLevel::ForceOfIdentity(kind) } else { PriorityLevel::Force(kind) };
         let flow = Arc::clone(force.claim.node().unwrap_or(&force.pod.namespace));
         let (pool, uid) = (WorkerPool::for_force_delete(&force), force.pod.uid.clone());
         let work = Work::Force { force, owner: Arc::clone(owner) };
@@ -59,11 +58,7 @@ impl Authority {
         Submitted::Accepted
     }
 
-    pub(super) async fn force_delete(
-        &self,
-        verifier: &mut Verifier<'_>,
-        force: &ForceDeleteRequest,
-    ) -> Outcome {
+    pub(super) async fn force_delete(&self, verifier: &mut Verifier<'_>, force: &ForceDeleteRequest) -> Outcome {
         let evidence = match verifier.verify(force).await {
             Ok(evidence) => evidence,
             Err(VerifyError::Refused(Refusal::PodChanged)) => return Outcome::Changed,
@@ -137,14 +132,10 @@ impl Authority {
             }
             Outcome::Gone => (Action::Dropped, "Gone", "the pod was removed before that".to_owned()),
             Outcome::Changed => (Action::Dropped, "Changed", "the pod changed since the decision".to_owned()),
-            Outcome::Expired => (
-                Action::Dropped,
-                "Expired",
-                "the evidence expired before the act; it is gathered again".to_owned(),
-            ),
-            Outcome::NotLeader => {
-                (Action::Dropped, "NotLeader", "leadership was lost before the act".to_owned())
+            Outcome::Expired => {
+                (Action::Dropped, "Expired", "the evidence expired before the act; it is gathered again".to_owned())
             }
+            Outcome::NotLeader => (Action::Dropped, "NotLeader", "leadership was lost before the act".to_owned()),
             Outcome::Refused(refusal) => {
                 self.metrics.refusals.with_label_values(&[refusal.reason()]).inc();
                 (Action::Refused, refusal.reason(), error_chain(refusal))
@@ -184,14 +175,8 @@ impl Authority {
         };
         let object = InvolvedObject::Pod(force.pod.clone());
         let code = matches!(action, Action::Refused).then_some(code);
-        let event = Event {
-            reporter: ReportingController::Own,
-            object,
-            kind,
-            reason,
-            code,
-            message: message.to_owned(),
-        };
+        let event =
+            Event { reporter: ReportingController::Own, object, kind, reason, code, message: message.to_owned() };
         let requested = force.requested.filter(|_| matches!(action, Action::ForceDeleted));
         let requested = requested.and_then(|at| Timestamp::from_second(at).ok());
         self.events.record_related(event, Related { node: force.claim.node().cloned(), requested });

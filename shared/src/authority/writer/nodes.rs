@@ -11,8 +11,7 @@ use crate::model::PodKey;
 use crate::record::{Action, Record, error_chain};
 
 /// The reporting controller and the reason of Events about nodes that are not ready, and about their pods.
-const NODE_NOT_READY: (ReportingController, &str) =
-    (ReportingController::Upstream("node-controller"), "NodeNotReady");
+const NODE_NOT_READY: (ReportingController, &str) = (ReportingController::Upstream("node-controller"), "NodeNotReady");
 
 impl Authority {
     /// Writes one line for each decision that changed something, and one for a failure: the status of a node may be written

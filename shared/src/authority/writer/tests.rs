@@ -340,10 +340,7 @@ async fn ten_thousand_pods_of_one_flow_do_not_delay_another_flow() {
 #[tokio::test(start_paused = true)]
 async fn pods_of_a_node_that_cannot_be_read_do_not_delay_terminated_pods() {
     let pool =
-        pool(
-            Leadership::always(),
-            |request| if request.method == "GET" { Answer::never() } else { well(request) },
-        );
+        pool(Leadership::always(), |request| if request.method == "GET" { Answer::never() } else { well(request) });
     for number in 0..200 {
         let object = pod(&format!("orphan{number}")).on("n");
         pool.world.apply(Kind::Pods, &object.0, pool.env.now());
@@ -378,12 +375,7 @@ async fn failures_are_retried_with_backoff_and_a_new_version_at_once() {
     assert_eq!(pool.submit_ended(&object.rv(11)), Submitted::Accepted);
     advance(0.1).await;
     assert_eq!(pool.ended().len(), 6);
-    assert!(
-        pool.journal
-            .records()
-            .iter()
-            .all(|record| record.action == Action::Failed && record.reason == "server")
-    );
+    assert!(pool.journal.records().iter().all(|record| record.action == Action::Failed && record.reason == "server"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -442,7 +434,8 @@ async fn a_pod_with_an_identity_does_not_wait_for_other_pods_of_its_node() {
     for number in 0..10_000 {
         pool.submit_ended(&ended_pod(&format!("web-{number}")));
     }
-    let owner = json!([{ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "db", "controller": true }]);
+    let owner =
+        json!([{ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "db", "controller": true }]);
     pool.submit_ended(&ended_pod("db-0").set("/metadata/ownerReferences", owner));
     advance(0.5).await;
     let ended = pool.ended();
@@ -472,8 +465,7 @@ async fn bug_new_evidence_waited_for_the_backoff_of_a_refusal() {
     let pool = pool(Leadership::always(), well);
     let on = pod("a").on("n").terminating();
     pool.world.apply(Kind::Pods, &on.0, pool.env.now());
-    let seen =
-        |newest: &str| Claim::Fenced { node: "n".into(), proof: "e".into(), newest: newest.parse().unwrap() };
+    let seen = |newest: &str| Claim::Fenced { node: "n".into(), proof: "e".into(), newest: newest.parse().unwrap() };
     let refused = async |newest: &str| {
         pool.submit(&on, seen(newest));
         advance(0.1).await;
@@ -488,9 +480,8 @@ async fn bug_new_evidence_waited_for_the_backoff_of_a_refusal() {
 async fn queued_requests_are_abandoned_when_leadership_is_lost_and_may_be_submitted_again() {
     let pool = pool(Leadership::always(), slow);
     let count = DEFAULT_WORKERS * 2;
-    let object = |number: usize| {
-        ended_pod(&format!("p{number}")).set("/metadata/namespace", format!("ns{number}").into())
-    };
+    let object =
+        |number: usize| ended_pod(&format!("p{number}")).set("/metadata/namespace", format!("ns{number}").into());
     for number in 0..count {
         pool.submit_ended(&object(number));
     }

@@ -79,12 +79,7 @@ impl Updates {
 }
 
 impl Authority {
-    pub(super) fn submit_update(
-        &self,
-        update: Update,
-        owner: &Arc<dyn CompletionHandler>,
-        now: Mono,
-    ) -> Submitted {
+    pub(super) fn submit_update(&self, update: Update, owner: &Arc<dyn CompletionHandler>, now: Mono) -> Submitted {
         if self.leadership.term(now).is_none() {
             return Submitted::NotLeading;
         }
@@ -136,21 +131,18 @@ impl Authority {
                     None
                 }
                 Outcome::Failed(error) => {
-                    let until =
-                        state.updates.retries.record_failure(uid, update.basis(), error.retry_after(), now);
+                    let until = state.updates.retries.record_failure(uid, update.basis(), error.retry_after(), now);
                     requested_again.or(Some(until))
                 }
                 // The watch delivers nothing, or not for certain (the cause of a conflict may still be in flight): the
                 // update is retried after a time.
                 Outcome::NoEffect | Outcome::Changed => {
-                    let until =
-                        state.updates.retries.record_failure(uid, update.basis(), Duration::ZERO, now);
+                    let until = state.updates.retries.record_failure(uid, update.basis(), Duration::ZERO, now);
                     requested_again.or(Some(until))
                 }
                 // A volume's evidence rests on other objects, so no watch event need follow: it is retried after a time.
                 Outcome::Refused(_) | Outcome::Expired if matches!(update, Update::Volume(_)) => {
-                    let until =
-                        state.updates.retries.record_failure(uid, update.basis(), Duration::ZERO, now);
+                    let until = state.updates.retries.record_failure(uid, update.basis(), Duration::ZERO, now);
                     requested_again.or(Some(until))
                 }
                 // The watch need not deliver the report: heartbeats do not wake up controllers.
@@ -186,13 +178,7 @@ impl Authority {
         }
     }
 
-    fn record_update(
-        &self,
-        update: &Update,
-        outcome: &Outcome,
-        done: &NodeChanges,
-        controller: &'static str,
-    ) {
+    fn record_update(&self, update: &Update, outcome: &Outcome, done: &NodeChanges, controller: &'static str) {
         log_update(update, outcome, controller);
         match update {
             Update::Node(update) => self.record_node_update(update, outcome, done, controller),
@@ -229,8 +215,7 @@ pub(super) fn log_update(update: &Update, outcome: &Outcome, controller: &'stati
             tracing::warn!(controller, %uid, node = %flow, "the kubelet reported meanwhile, so nothing was written: this process sees stale Nodes or Leases");
         }
         (Update::Budget { budget, status, .. }, Outcome::Written) => {
-            let BudgetStatus { disruptions_allowed, current_healthy, desired_healthy, expected_pods, .. } =
-                &**status;
+            let BudgetStatus { disruptions_allowed, current_healthy, desired_healthy, expected_pods, .. } = &**status;
             tracing::debug!(controller, %uid, %budget, disruptions_allowed, current_healthy, desired_healthy, expected_pods, "status written");
         }
         (Update::Ungate { pod, pin, .. }, Outcome::Written) => {

@@ -23,9 +23,7 @@ impl Authority {
         controller: &'static str,
     ) {
         let (action, reason, message) = match outcome {
-            Outcome::Written => {
-                (Action::Guarded, update.change.name(), message_for(update, evidence.as_ref()))
-            }
+            Outcome::Written => (Action::Guarded, update.change.name(), message_for(update, evidence.as_ref())),
             Outcome::Failed(error) => (Action::Failed, error.category(), error_chain(error)),
             Outcome::Refused(refusal) => (Action::Refused, refusal.reason(), error_chain(refusal)),
             _ => {
@@ -35,29 +33,17 @@ impl Authority {
         };
         // Acquiring and releasing a volume is routine and causes no Event.
         let event = match (&update.change, outcome) {
-            (VolumeChange::Revoke { .. }, Outcome::Refused(_)) => {
-                Some((EventType::Warning, NOT_REVOKED, Some(reason)))
+            (VolumeChange::Revoke { .. }, Outcome::Refused(_)) => Some((EventType::Warning, NOT_REVOKED, Some(reason))),
+            (VolumeChange::Revoke { .. } | VolumeChange::DenyAttach(_) | VolumeChange::Allow, Outcome::Written) => {
+                Some((EventType::Normal, reason, None))
             }
-            (
-                VolumeChange::Revoke { .. } | VolumeChange::DenyAttach(_) | VolumeChange::Allow,
-                Outcome::Written,
-            ) => Some((EventType::Normal, reason, None)),
             _ => None,
         };
         if let Some((kind, reason, code)) = event {
-            let object = InvolvedObject::Volume(VolumeKey {
-                name: Arc::clone(&update.volume),
-                uid: update.uid.clone(),
-            });
+            let object =
+                InvolvedObject::Volume(VolumeKey { name: Arc::clone(&update.volume), uid: update.uid.clone() });
             let message = message.clone();
-            self.events.record(Event {
-                reporter: ReportingController::Own,
-                object,
-                kind,
-                reason,
-                code,
-                message,
-            });
+            self.events.record(Event { reporter: ReportingController::Own, object, kind, reason, code, message });
         }
         let (at, node) = (self.env.clock.wall(), node_of(&update.change));
         let (pod, budget, node_uid) = (None, None, None);
@@ -68,9 +54,7 @@ impl Authority {
 
 fn node_of(change: &VolumeChange) -> Option<Arc<str>> {
     match change {
-        VolumeChange::Acquire { holder, .. } | VolumeChange::Revoke { holder, .. } => {
-            Some(Arc::clone(&holder.node))
-        }
+        VolumeChange::Acquire { holder, .. } | VolumeChange::Revoke { holder, .. } => Some(Arc::clone(&holder.node)),
         VolumeChange::DenyAttach(_)
         | VolumeChange::Allow
         | VolumeChange::Release { .. }

@@ -77,8 +77,7 @@ impl WorkerPool {
             Update::Eviction(_) => Self::Evictions,
             Update::Volume(volume) => match volume.change {
                 VolumeChange::Revoke {
-                    basis: RevocationBasis::Evidence { .. } | RevocationBasis::Storage(_),
-                    ..
+                    basis: RevocationBasis::Evidence { .. } | RevocationBasis::Storage(_), ..
                 } => Self::EvidenceChecks,
                 VolumeChange::Revoke {
                     basis:

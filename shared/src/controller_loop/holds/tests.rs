@@ -43,11 +43,7 @@ impl Desk {
 
     async fn said(&self) -> Vec<String> {
         advance(0.1).await;
-        self.api
-            .requests()
-            .iter()
-            .map(|request| request.json()["message"].as_str().unwrap().to_owned())
-            .collect()
+        self.api.requests().iter().map(|request| request.json()["message"].as_str().unwrap().to_owned()).collect()
     }
 }
 

@@ -35,10 +35,7 @@ fn boot() -> Boot {
 fn grant(version: &str, round: u64) -> ObservedLease {
     let epoch = Epoch { process: 1, count: 0 };
     let (state, device) = (State::Armed, Some(Arc::new(device())));
-    ObservedLease {
-        version: version.into(),
-        record: Some(Record { state, epoch, round, boot: boot(), device }),
-    }
+    ObservedLease { version: version.into(), record: Some(Record { state, epoch, round, boot: boot(), device }) }
 }
 
 /// A watch that observed the grant of version 7 at 100 s and revoked it at 110 s, as version 8; and the current
@@ -60,10 +57,7 @@ fn the_wait_counts_from_the_first_observation() {
     let until = seconds(100) + WAIT;
     let early = until.checked_sub(Duration::from_nanos(1)).unwrap();
     assert_eq!(watch.verify_ended(early, &lease, &boot(), &terms()), Err(Refusal::Until(until)));
-    assert_eq!(
-        watch.verify_ended(until, &lease, &boot(), &terms()).map(|device| (*device).clone()),
-        Ok(device())
-    );
+    assert_eq!(watch.verify_ended(until, &lease, &boot(), &terms()).map(|device| (*device).clone()), Ok(device()));
     // A repeated observation keeps its time.
     watch.observe(seconds(130), &lease);
     assert!(watch.verify_ended(until, &lease, &boot(), &terms()).is_ok());
@@ -101,10 +95,7 @@ fn a_lost_answer_keeps_the_wait_and_a_restart_begins_it_again() {
     let mut watch = LeaseWatch::default();
     watch.observe(seconds(100), &grant("7", 3));
     watch.observe(seconds(120), &lease);
-    assert!(
-        watch.verify_ended(seconds(100) + WAIT, &lease, &boot(), &terms()).is_ok(),
-        "the same grant, revoked"
-    );
+    assert!(watch.verify_ended(seconds(100) + WAIT, &lease, &boot(), &terms()).is_ok(), "the same grant, revoked");
     let mut restarted = LeaseWatch::default();
     restarted.observe(seconds(120), &lease);
     let until = seconds(120) + WAIT;
@@ -160,8 +151,7 @@ fn attack_a_device_that_lies_is_not_accepted_without_a_drill() {
     let short = Device { identity: "fast_wdt".into(), timeout: seconds(1), ..device() };
     let refusal = refused(&short, &terms());
     assert!(
-        matches!(refusal, Refusal::NotDrilled(_))
-            && refusal.to_string().contains("pod-safety drill --watchdog"),
+        matches!(refusal, Refusal::NotDrilled(_)) && refusal.to_string().contains("pod-safety drill --watchdog"),
         "{refusal}"
     );
     let updated = Device { kernel: "6.1.1".into(), ..device() };
@@ -183,11 +173,7 @@ fn a_virtual_machine_needs_a_pause_budget_and_a_public_cloud_never_counts() {
     let all = Terms { classes: vec![Class::Cloud], ..budget };
     assert_eq!(all.wait_time(&cloud), Err(Refusal::Class(Class::Cloud)));
     let software = Device { class: Class::Software, ..device() };
-    assert_eq!(
-        terms().wait_time(&software),
-        Err(Refusal::Class(Class::Software)),
-        "only if the policy names it"
-    );
+    assert_eq!(terms().wait_time(&software), Err(Refusal::Class(Class::Software)), "only if the policy names it");
 }
 
 /// A Lease that another client wrote, or a pod with stolen credentials, is no promise.
@@ -203,10 +189,7 @@ fn attack_a_lease_that_no_agent_wrote_promises_nothing() {
         lease.record.as_mut().unwrap().state = state;
         watch.observe(seconds(120), &lease);
         assert_eq!(watch.plan_revocation(), Err(Refusal::NotArmed(state)));
-        assert_eq!(
-            watch.verify_ended(seconds(900), &lease, &boot(), &terms()),
-            Err(Refusal::NotArmed(state))
-        );
+        assert_eq!(watch.verify_ended(seconds(900), &lease, &boot(), &terms()), Err(Refusal::NotArmed(state)));
     }
     watch.observe_absent();
     assert_eq!(watch.plan_revocation(), Err(Refusal::NotSeen));

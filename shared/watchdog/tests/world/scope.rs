@@ -105,11 +105,7 @@ impl Scope {
     }
 
     pub(crate) fn device(&self) -> Arc<Device> {
-        let class = if self.budget.pauses > 0 && !self.has(Plant::NoPause) {
-            Class::Virtual
-        } else {
-            Class::Hardware
-        };
+        let class = if self.budget.pauses > 0 && !self.has(Plant::NoPause) { Class::Virtual } else { Class::Hardware };
         Arc::new(Device {
             class,
             identity: "wdt".into(),

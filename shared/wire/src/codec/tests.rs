@@ -10,8 +10,7 @@ fn envelope(raw: Vec<u8>) -> Bytes {
 }
 
 fn any_meta() -> impl Strategy<Value = ObjectMeta> {
-    let texts =
-        (any::<Option<String>>(), any::<Option<String>>(), any::<Option<String>>(), any::<Option<String>>());
+    let texts = (any::<Option<String>>(), any::<Option<String>>(), any::<Option<String>>(), any::<Option<String>>());
     let numbers = (any::<Option<i64>>(), any::<Option<i64>>());
     // The years that JSON can represent; protobuf has a larger range.
     let time = prop::option::of((-60_000_000_000_i64..250_000_000_000, 0..1_000_000_000_i32));

@@ -21,10 +21,7 @@ pub(super) fn matches_prost(message: Vec<u8>) -> bool {
     let (meta, spec) = by_prost(&raw).unwrap_or_else(|| panic!("prost does not read {raw:?}"));
     let texts = [meta.name, meta.uid, meta.resource_version].map(Option::unwrap);
     assert_eq!([fast.name, fast.uid, fast.resource_version], texts.each_ref().map(String::as_str));
-    assert_eq!(
-        (fast.renew_time, fast.lease_duration_seconds),
-        (spec.renew_time, spec.lease_duration_seconds)
-    );
+    assert_eq!((fast.renew_time, fast.lease_duration_seconds), (spec.renew_time, spec.lease_duration_seconds));
     true
 }
 

@@ -108,8 +108,8 @@ pub(super) async fn run_changes(
 
 /// The first `count` changes: the groups in turn, and in each group its pods in turn.
 fn each_in_turn(groups: &[Group], count: usize) -> impl Iterator<Item = (&Group, usize)> {
-    let rounds = (0..usize::try_from(PODS).unwrap_or(0))
-        .flat_map(move |index| groups.iter().map(move |group| (group, index)));
+    let rounds =
+        (0..usize::try_from(PODS).unwrap_or(0)).flat_map(move |index| groups.iter().map(move |group| (group, index)));
     rounds.take(count)
 }
 

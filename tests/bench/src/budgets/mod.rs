@@ -37,8 +37,7 @@ pub(crate) async fn run(starter: &mut Starter, plan: &Plan, results: &mut Result
         for &budgets in &plan.budgets {
             for round in 0..plan.rounds {
                 // kube-controller-manager's rate limit determines its time, which is the same in each round.
-                let these =
-                    plan.those_of(Phase::Budgets).filter(|who| round == 0 || *who == Contender::PodSafety);
+                let these = plan.those_of(Phase::Budgets).filter(|who| round == 0 || *who == Contender::PodSafety);
                 for contender in these {
                     let mut case = Case { cluster: &mut cluster, starter, plan, fixture: &fixture, budgets };
                     case.measure(contender, round == 0, results).await?;
@@ -59,12 +58,7 @@ struct Case<'a> {
 }
 
 impl Case<'_> {
-    async fn measure(
-        &mut self,
-        contender: Contender,
-        with_changes: bool,
-        results: &mut Results,
-    ) -> Result<()> {
+    async fn measure(&mut self, contender: Contender, with_changes: bool, results: &mut Results) -> Result<()> {
         self.fixture.set(self.cluster, self.budgets).await?;
         self.cluster.calm().await?;
         let mut watcher = watch(self.cluster.plane.admin()).await?;
@@ -92,11 +86,7 @@ impl Case<'_> {
     }
 
     /// The result includes all CPU time of the API server, also its idle use, for as many seconds as are also returned.
-    async fn cold_start(
-        &mut self,
-        contender: Contender,
-        watcher: &mut Watcher,
-    ) -> Result<(Running, Sample, f64)> {
+    async fn cold_start(&mut self, contender: Contender, watcher: &mut Watcher) -> Result<(Running, Sample, f64)> {
         let before = self.cluster.requests().await?;
         let limit = PATIENCE + Duration::from_secs(u64::try_from(self.budgets)?);
         let (running, reached) = tokio::join!(
@@ -115,12 +105,7 @@ impl Case<'_> {
         Ok((running, sample, meter.seconds()))
     }
 
-    async fn changes(
-        &mut self,
-        contender: Contender,
-        running: &mut Running,
-        watcher: &mut Watcher,
-    ) -> Result<Sample> {
+    async fn changes(&mut self, contender: Contender, running: &mut Running, watcher: &mut Watcher) -> Result<Sample> {
         let meter = Meter::start(self.cluster.requests().await?, self.cluster, running)?;
         let made = changes::run_changes(self.cluster, self.fixture, self.plan, self.budgets, watcher).await?;
         let count = made.latencies.len() + made.unreported;

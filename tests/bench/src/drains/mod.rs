@@ -139,8 +139,7 @@ async fn measure(plan: &Drains, pod_safety: &Path, case: Case, drainer: DrainToo
     // Only the tool that requests evictions needs the API, which is disabled by default.
     let served = if drainer == DrainTool::Requests { &requested::SERVED[..] } else { &[] };
     let apiserver_args = served.iter().map(|arg| (*arg).to_owned()).collect();
-    let mut plane =
-        ControlPlane::start(Options { measured: true, apiserver_args, ..Options::default() }).await?;
+    let mut plane = ControlPlane::start(Options { measured: true, apiserver_args, ..Options::default() }).await?;
     let all = nodes.len() + SPARE;
     let pods = all * usize::from(plan.pods);
     let budgets = pods.div_ceil(PODS_PER_BUDGET);
@@ -150,18 +149,15 @@ async fn measure(plan: &Drains, pod_safety: &Path, case: Case, drainer: DrainToo
     let fast = ["--kube-api-qps=2000", "--kube-api-burst=4000"];
     let _budgets = plane.kube_controller_manager("disruption-controller", &fast).await?;
     until("budgets are calculated", async || {
-        let text =
-            plane.kubectl(&["get", "pdb", "-A", "-o", "jsonpath={.items[*].status.currentHealthy}"]).await;
-        let text =
-            text.and_then(pod_safety_control_plane::Output::text).map_err(|error| error.to_string())?;
+        let text = plane.kubectl(&["get", "pdb", "-A", "-o", "jsonpath={.items[*].status.currentHealthy}"]).await;
+        let text = text.and_then(pod_safety_control_plane::Output::text).map_err(|error| error.to_string())?;
         let done = text.split_whitespace().filter(|healthy| *healthy != "0").count();
         check_that(done == budgets, format!("{done} of {budgets}"))
     })
     .await?;
     let spare = (nodes.len()..all).map(|node| format!("node-{node}")).collect();
     let others =
-        Workloads::start(plane.admin(), spare, std::time::Duration::try_from_secs_f64(plan.ends_after)?)
-            .await?;
+        Workloads::start(plane.admin(), spare, std::time::Duration::try_from_secs_f64(plan.ends_after)?).await?;
     if drainer == DrainTool::Requests {
         let took = requested::drain(&mut plane, pod_safety, &nodes, &others).await?;
         others.stop().await?;
@@ -204,10 +200,7 @@ async fn command(
     let drain = format!("{} --kubeconfig {config} drain", kubectl.display());
     Ok(match (drainer, case.parallel) {
         (DrainTool::PodSafety | DrainTool::Requests, parallel) => {
-            format!(
-                "{} drain {nodes} --apply --parallel {parallel} --kubeconfig {config}",
-                pod_safety.display()
-            )
+            format!("{} drain {nodes} --apply --parallel {parallel} --kubeconfig {config}", pod_safety.display())
         }
         (DrainTool::Kubectl, 1) => format!("{drain} {nodes} --ignore-daemonsets"),
         (DrainTool::Kubectl, parallel) => {
@@ -219,16 +212,13 @@ async fn command(
 /// The compared numbers, as means of the rounds: the ratio, pod-safety, kubectl, and requests where these were measured.
 fn compared(took: &[(DrainTool, Took)]) -> [(&'static str, [String; 4]); 5] {
     let mean = |drainer: DrainTool, of: fn(&Took) -> f64| {
-        let all: Vec<f64> =
-            took.iter().filter(|(one, _)| *one == drainer).map(|(_, took)| of(took)).collect();
+        let all: Vec<f64> = took.iter().filter(|(one, _)| *one == drainer).map(|(_, took)| of(took)).collect();
         all.iter().sum::<f64>() / number(all.len()).max(1.0)
     };
     let row = |what: &'static str, of: fn(&Took) -> f64| {
         let (own, kubectl) = (mean(DrainTool::PodSafety, of), mean(DrainTool::Kubectl, of));
-        let requests = took
-            .iter()
-            .any(|(drainer, _)| *drainer == DrainTool::Requests)
-            .then(|| mean(DrainTool::Requests, of));
+        let requests =
+            took.iter().any(|(drainer, _)| *drainer == DrainTool::Requests).then(|| mean(DrainTool::Requests, of));
         (what, [ratio(Some(kubectl), Some(own)), Some(own), Some(kubectl), requests].map(format_value))
     };
     [
@@ -286,8 +276,7 @@ mod tests {
 
     #[test]
     fn a_table_has_the_means_and_how_many_times_as_good() {
-        let plan =
-            <crate::plan::Plan as clap::Parser>::try_parse_from(["bench", "drains", "--pod-safety", "p"]);
+        let plan = <crate::plan::Plan as clap::Parser>::try_parse_from(["bench", "drains", "--pod-safety", "p"]);
         let Some(crate::plan::Command::Drains(plan)) = plan.unwrap().command else { panic!("it is another") };
         let took = |seconds: f64| Took {
             seconds,
@@ -303,18 +292,14 @@ mod tests {
         ];
         let text = shown_of(&plan, Case { nodes: 5, parallel: 16 }, &all);
         assert!(
-            text.starts_with(
-                "| 5 nodes of 10 pods, 16 at a time | better by | pod-safety | kubectl | by requests |\n"
-            ),
+            text.starts_with("| 5 nodes of 10 pods, 16 at a time | better by | pod-safety | kubectl | by requests |\n"),
             "{text}"
         );
         assert!(text.contains("| seconds | 3.00 × | 2.00 | 6.00 | – |\n"), "{text}");
         assert!(text.contains("| requests | 1.00 × | 4.00 | 4.00 | – |\n"), "{text}");
         let line = line_of(&plan, Case { nodes: 5, parallel: 1 }, &all);
         assert!(
-            line.starts_with(
-                "- 5 nodes of 10 pods, one after the other: seconds 3.00× (2.00/6.00); requests"
-            ),
+            line.starts_with("- 5 nodes of 10 pods, one after the other: seconds 3.00× (2.00/6.00); requests"),
             "{line}"
         );
     }

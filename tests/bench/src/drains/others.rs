@@ -33,8 +33,7 @@ struct Work {
 impl Workloads {
     pub(super) async fn start(client: Client, spare: Vec<String>, ends_after: Duration) -> Result<Self> {
         let pods = Api::<Pod>::namespaced(client.clone(), NAMESPACE);
-        let list =
-            pods.list_metadata(&ListParams::default().limit(1)).await.context("cannot list the pods")?;
+        let list = pods.list_metadata(&ListParams::default().limit(1)).await.context("cannot list the pods")?;
         let version = list.metadata.resource_version.unwrap_or_default();
         let work = Arc::new(Work { client, spare, ends_after, terminated: AtomicUsize::new(0) });
         let mut watching = JoinSet::new();
@@ -62,8 +61,7 @@ impl Work {
         let pods = Api::<Pod>::namespaced(self.client.clone(), NAMESPACE);
         let mut tasks = JoinSet::new();
         loop {
-            let watch =
-                pods.watch(&WatchParams::default(), &version).await.context("cannot watch the pods")?;
+            let watch = pods.watch(&WatchParams::default(), &version).await.context("cannot watch the pods")?;
             let mut events = Box::pin(watch);
             while let Some(event) = events.next().await {
                 let (pod, is_gone) = match event? {

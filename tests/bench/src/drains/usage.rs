@@ -85,8 +85,7 @@ mod tests {
 
     #[tokio::test]
     async fn usage_includes_children_and_a_failed_command_is_an_error() {
-        let used =
-            of_command("bash -c 'for ((i = 0; i < 200000; i++)); do :; done; sleep 0.3'").await.unwrap();
+        let used = of_command("bash -c 'for ((i = 0; i < 200000; i++)); do :; done; sleep 0.3'").await.unwrap();
         assert!(used.cpu > 0.01 && used.memory > 0.5, "{used:?}");
         let failed = of_command("echo why >&2; false").await.unwrap_err().to_string();
         assert!(failed.contains("why"), "{failed}");

@@ -118,8 +118,7 @@ impl Case<'_> {
         watcher: &mut Watcher,
     ) -> Result<Sample> {
         let meter = Meter::start(self.cluster.requests().await?, self.cluster, running)?;
-        let pods =
-            if lost.with_pods { self.fixture.pods_of(lost) } else { std::collections::BTreeSet::new() };
+        let pods = if lost.with_pods { self.fixture.pods_of(lost) } else { std::collections::BTreeSet::new() };
         let began = Instant::now();
         kubelets.stop_renewing(&lost.nodes);
         let (mut seen, mut marked) = (BTreeMap::new(), BTreeMap::new());
@@ -135,9 +134,8 @@ impl Case<'_> {
                 _ => {}
             }
         }
-        let lag = |(node, at): (&String, &Instant)| {
-            Some(at.saturating_duration_since(kubelets.last_renewal(node)? + GRACE))
-        };
+        let lag =
+            |(node, at): (&String, &Instant)| Some(at.saturating_duration_since(kubelets.last_renewal(node)? + GRACE));
         let lags: Vec<Duration> = seen.iter().filter_map(lag).collect();
         let (last_seen, last_marked) = (seen.values().max(), marked.values().max());
         let until_marked = last_seen.zip(last_marked);
@@ -149,10 +147,7 @@ impl Case<'_> {
         if !pods.is_empty() {
             let until = |(seen, marked): (&Instant, &Instant)| marked.saturating_duration_since(*seen);
             sample = sample
-                .with(
-                    "then until its pods are marked, s",
-                    until_marked.map(until).map(|time| time.as_secs_f64()),
-                )
+                .with("then until its pods are marked, s", until_marked.map(until).map(|time| time.as_secs_f64()))
                 .with("pods", number(pods.len()))
                 .with("of them marked", number(marked.len()));
         }

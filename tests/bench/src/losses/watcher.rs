@@ -47,9 +47,5 @@ fn of_pod(pod: &Pod, at: Instant) -> NodeChange {
     }
     let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let mut ready = conditions.filter(|condition| condition.type_ == "Ready");
-    if ready.any(|ready| ready.status != "True") {
-        NodeChange::Marked { pod: name, at }
-    } else {
-        NodeChange::Other
-    }
+    if ready.any(|ready| ready.status != "True") { NodeChange::Marked { pod: name, at } } else { NodeChange::Other }
 }

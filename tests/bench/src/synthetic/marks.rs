@@ -25,14 +25,10 @@ const EFFECTS: [&str; 2] = ["NoSchedule", "NoExecute"];
 const NODE_UNREACHABLE: &str = "NodeUnreachable";
 
 /// Labels of each node that current kubelets do not write: the node lifecycle controller maintains them.
-const KEPT_LABELS: [(&str, &str); 2] =
-    [("beta.kubernetes.io/arch", "amd64"), ("beta.kubernetes.io/os", "linux")];
+const KEPT_LABELS: [(&str, &str); 2] = [("beta.kubernetes.io/arch", "amd64"), ("beta.kubernetes.io/os", "linux")];
 
 /// A message with replaced content in the fields for which `other` returns some.
-fn changed(
-    mut message: &[u8],
-    mut other: impl FnMut(usize, &[u8]) -> Result<Option<Vec<u8>>>,
-) -> Result<Vec<u8>> {
+fn changed(mut message: &[u8], mut other: impl FnMut(usize, &[u8]) -> Result<Option<Vec<u8>>>) -> Result<Vec<u8>> {
     let mut changed = Vec::new();
     while !message.is_empty() {
         let part = next(&mut message)?;
@@ -55,9 +51,7 @@ fn with_map_entry(mut message: Vec<u8>, number: usize, texts: [(usize, &str); 2]
 /// The template of a node that already has the labels of the controller.
 pub(crate) fn labelled(node: &[u8]) -> Result<Vec<u8>> {
     let label = |meta, (key, value)| with_map_entry(meta, LABELS, [(1, key), (2, value)]);
-    changed(node, |number, meta| {
-        Ok((number == META).then(|| KEPT_LABELS.into_iter().fold(meta.to_vec(), label)))
-    })
+    changed(node, |number, meta| Ok((number == META).then(|| KEPT_LABELS.into_iter().fold(meta.to_vec(), label))))
 }
 
 /// The template of a node with Unknown conditions and the taints of an unreachable node.
@@ -66,9 +60,7 @@ pub(crate) fn marked(node: &[u8]) -> Result<Vec<u8>> {
     changed(node, |number, content| {
         Ok(match number {
             SPEC => Some(EFFECTS.into_iter().fold(content.to_vec(), taint)),
-            STATUS => {
-                Some(with_map_entry(unknown(content)?, CONDITIONS, [(1, NODE_UNREACHABLE), (2, "True")]))
-            }
+            STATUS => Some(with_map_entry(unknown(content)?, CONDITIONS, [(1, NODE_UNREACHABLE), (2, "True")])),
             _ => None,
         })
     })
@@ -77,17 +69,14 @@ pub(crate) fn marked(node: &[u8]) -> Result<Vec<u8>> {
 /// A status with Unknown conditions.
 fn unknown(status: &[u8]) -> Result<Vec<u8>> {
     let to_unknown = |number, _: &[u8]| Ok((number == 2).then(|| b"Unknown".to_vec()));
-    changed(status, |number, condition| {
-        (number == CONDITIONS).then(|| changed(condition, to_unknown)).transpose()
-    })
+    changed(status, |number, condition| (number == CONDITIONS).then(|| changed(condition, to_unknown)).transpose())
 }
 
 /// The parts of a protobuf node that are read in JSON: identity, labels, taints, conditions.
 pub(crate) fn in_json(node: &[u8]) -> Option<Value> {
     let (meta, spec, status) = (content(node, META)?, content(node, SPEC)?, content(node, STATUS)?);
-    let text = |message: &[u8], number: usize| {
-        content(message, number).map(|text| String::from_utf8_lossy(text).into_owned())
-    };
+    let text =
+        |message: &[u8], number: usize| content(message, number).map(|text| String::from_utf8_lossy(text).into_owned());
     let all = |message, number| -> Vec<&[u8]> {
         fields(message).filter(|field| field.number == number).filter_map(|field| field.content).collect()
     };
@@ -162,10 +151,7 @@ mod tests {
             (&json!("True"), &json!("Unknown"))
         );
         assert!(status_of(&before, "Ready")["lastHeartbeatTime"].is_string());
-        assert_eq!(
-            status_of(&before, "Ready")["lastHeartbeatTime"],
-            status_of(&after, "Ready")["lastHeartbeatTime"]
-        );
+        assert_eq!(status_of(&before, "Ready")["lastHeartbeatTime"], status_of(&after, "Ready")["lastHeartbeatTime"]);
         assert_eq!(status_of(&after, NODE_UNREACHABLE)["status"], "True");
         assert_eq!(after["spec"]["taints"].as_array().unwrap().len(), 2);
         assert_eq!(before["spec"]["taints"], json!([]));

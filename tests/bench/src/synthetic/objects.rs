@@ -66,10 +66,7 @@ mod tests {
         assert_eq!(leases.write(&Method::PATCH, "/leases/l", lease(json!("1"), "a")), Err(NOT_FOUND));
         let made = leases.write(&Method::POST, "/leases", lease(Value::Null, "a")).unwrap();
         assert_eq!(made["metadata"]["resourceVersion"], "1");
-        assert_eq!(
-            leases.write(&Method::POST, "/leases", lease(Value::Null, "b")).unwrap_err().1,
-            "AlreadyExists"
-        );
+        assert_eq!(leases.write(&Method::POST, "/leases", lease(Value::Null, "b")).unwrap_err().1, "AlreadyExists");
         assert_eq!(
             leases.write(&Method::PATCH, "/leases/l", lease(json!("1"), "b")).unwrap()["spec"]["holderIdentity"],
             "b"

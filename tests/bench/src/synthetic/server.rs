@@ -176,9 +176,7 @@ impl Api {
         if version.as_str().is_some_and(|version| version != world.node_version(node).to_string()) {
             return status(StatusCode::CONFLICT, "Conflict");
         }
-        if marks::marks(patch)
-            && world.nodes_written.write(Change { number: node, removed: false }, after).is_ok()
-        {
+        if marks::marks(patch) && world.nodes_written.write(Change { number: node, removed: false }, after).is_ok() {
             let renewed = world.last_renewal(node, self.renewals()).and_then(|last| world.beats.due(last));
             self.shared.lags.marked(node, self.began.elapsed().saturating_sub(renewed.unwrap_or_default()));
         }
@@ -259,7 +257,8 @@ impl Api {
         }
         // Names of resources are plural, names of objects mostly are not.
         if path.ends_with('s') {
-            let list = json!({ "apiVersion": "v1", "kind": "List", "metadata": { "resourceVersion": version }, "items": [] });
+            let list =
+                json!({ "apiVersion": "v1", "kind": "List", "metadata": { "resourceVersion": version }, "items": [] });
             return in_json(StatusCode::OK, &list);
         }
         status(StatusCode::NOT_FOUND, "NotFound")

@@ -95,12 +95,7 @@ impl Template {
     }
 }
 
-fn pieces(
-    mut message: &[u8],
-    places: &[Place],
-    path: &mut Vec<usize>,
-    seen: &mut [bool],
-) -> Result<Vec<Piece>> {
+fn pieces(mut message: &[u8], places: &[Place], path: &mut Vec<usize>, seen: &mut [bool]) -> Result<Vec<Piece>> {
     let mut pieces = Vec::new();
     while !message.is_empty() {
         let field = next(&mut message)?;
@@ -109,8 +104,7 @@ fn pieces(
             place.path == *path && place.was.is_none_or(|was| was.as_bytes() == content)
         };
         let at = field.content.and_then(|content| places.iter().position(|place| fits(place, content)));
-        let leads_on =
-            places.iter().any(|place| place.path.len() > path.len() && place.path.starts_with(path));
+        let leads_on = places.iter().any(|place| place.path.len() > path.len() && place.path.starts_with(path));
         match (field.content, at) {
             (_, Some(at)) => {
                 seen[at] = true;
@@ -194,8 +188,7 @@ mod tests {
         whole
     }
 
-    const PLACES: [Place; 3] =
-        [place(0, &[1, 1]), place(1, &[1, 5]), Place { path: &[3], was: Some("b"), value: 0 }];
+    const PLACES: [Place; 3] = [place(0, &[1, 1]), place(1, &[1, 5]), Place { path: &[3], was: Some("b"), value: 0 }];
 
     #[test]
     fn with_its_own_values_the_pattern_comes_out_as_it_was() {

@@ -294,8 +294,7 @@ impl World {
             }
             Kind::Leases => {
                 let renewal = self.last_renewal(number, renewals);
-                let version =
-                    renewal.map_or(FIRST_VERSION + self.size.nodes + number, |one| self.version(one));
+                let version = renewal.map_or(FIRST_VERSION + self.size.nodes + number, |one| self.version(one));
                 set(NAME, format_args!("node-{number}"));
                 set(UID, format_args!("{}", uid(UidOwner::Lease, number)));
                 set(VERSION, format_args!("{version}"));
@@ -308,11 +307,7 @@ impl World {
 
 /// The name, UID and version of an unchanged pod.
 pub(crate) fn pod(size: Size, pod: usize) -> (String, String, String) {
-    (
-        format!("p-{pod}"),
-        Uid::derive(size.seed, UidOwner::Pod, pod).to_string(),
-        size.version_of(pod).to_string(),
-    )
+    (format!("p-{pod}"), Uid::derive(size.seed, UidOwner::Pod, pod).to_string(), size.version_of(pod).to_string())
 }
 
 /// A time in microseconds, as in Leases.
@@ -383,10 +378,8 @@ impl World {
             Kind::Leases => &[UID, VERSION, NODE_UID, RENEWED],
         };
         for place in Self::places(kind).iter().filter(|place| chance.contains(&place.value)) {
-            let value = place
-                .path
-                .iter()
-                .try_fold(object, |message, number| super::template::content(message, *number));
+            let value =
+                place.path.iter().try_fold(object, |message, number| super::template::content(message, *number));
             made[place.value] = value.map_or_else(Vec::new, <[u8]>::to_vec);
         }
     }

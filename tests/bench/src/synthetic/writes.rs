@@ -52,10 +52,7 @@ impl Writes {
     /// A change by its number. The first is 1.
     pub(crate) fn change(&self, number: usize) -> Option<Change> {
         let state = self.state.lock();
-        state
-            .log
-            .get(number - 1)
-            .map(|(number, removed)| Change { number: *number as usize, removed: *removed })
+        state.log.get(number - 1).map(|(number, removed)| Change { number: *number as usize, removed: *removed })
     }
 
     pub(crate) fn count(&self) -> usize {

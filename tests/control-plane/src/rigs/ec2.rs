@@ -81,8 +81,7 @@ impl Ec2 {
 
     /// `running`, `stopped`, `terminated` …
     pub async fn state(&self, id: &str) -> Result<String, Error> {
-        let answer =
-            send_request(&self.client, &format!("Action=DescribeInstances&InstanceId.1={id}")).await?;
+        let answer = send_request(&self.client, &format!("Action=DescribeInstances&InstanceId.1={id}")).await?;
         let state = answer.split_once("<instanceState>").and_then(|(_, rest)| between(rest, "<name>"));
         state.ok_or_else(|| Error::Tools(format!("no state of {id} in {answer}")))
     }
@@ -99,8 +98,7 @@ fn between(text: &str, tag: &str) -> Option<String> {
 }
 
 async fn launch(client: &Client) -> Result<String, Error> {
-    let answer =
-        send_request(client, "Action=RunInstances&ImageId=ami-12c6146b&MinCount=1&MaxCount=1").await?;
+    let answer = send_request(client, "Action=RunInstances&ImageId=ami-12c6146b&MinCount=1&MaxCount=1").await?;
     between(&answer, "<instanceId>").ok_or_else(|| Error::Tools(format!("no instance in {answer}")))
 }
 
@@ -109,10 +107,7 @@ async fn send_request(client: &Client, query: &str) -> Result<String, Error> {
     let credential = format!("test/20260101/{REGION}/ec2/aws4_request");
     let request = http::Request::post("/")
         .header("Content-Type", "application/x-www-form-urlencoded")
-        .header(
-            "Authorization",
-            format!("AWS4-HMAC-SHA256 Credential={credential}, SignedHeaders=host, Signature=0"),
-        )
+        .header("Authorization", format!("AWS4-HMAC-SHA256 Credential={credential}, SignedHeaders=host, Signature=0"))
         .body(format!("{query}&Version=2016-11-15").into_bytes())
         .map_err(|error| Error::Tools(error.to_string()))?;
     client.request_text(request).await.map_err(|error| Error::Tools(format!("{query}: {error}")))
@@ -139,8 +134,7 @@ async fn serve(
             let mut request = Vec::new();
             while !is_complete(&request) && stream.read_buf(&mut request).await.is_ok_and(|read| read > 0) {}
             let (status, body) = answer(&request);
-            let head =
-                format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+            let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
             // The agent may have been killed.
             let _gone = stream.write_all((head + &body).as_bytes()).await;
         }

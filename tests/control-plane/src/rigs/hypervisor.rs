@@ -107,8 +107,7 @@ impl Hypervisor {
 #[must_use]
 pub fn runs(uuid: &str) -> bool {
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let arguments =
-        processes.map(|process| std::fs::read(process.path().join("cmdline")).unwrap_or_default());
+    let arguments = processes.map(|process| std::fs::read(process.path().join("cmdline")).unwrap_or_default());
     arguments.into_iter().any(|text| {
         let mut words = text.split(|byte| *byte == 0);
         words.next().is_some_and(|program| program.starts_with(b"/usr/bin/qemu-system"))

@@ -44,11 +44,9 @@ impl Rigs {
         let mut program = Program::start(&name, &tool("vcenter").await?, args, [], self.folder.clone())?;
         program.wait_for("listen", async || super::listens(port.number()).await).await?;
         let url = port.url("https");
-        let mut config =
-            kube::Config::new(url.parse().map_err(|error| Error::Tools(format!("{url}: {error}")))?);
+        let mut config = kube::Config::new(url.parse().map_err(|error| Error::Tools(format!("{url}: {error}")))?);
         config.accept_invalid_certs = true;
-        let client =
-            Client::try_from(config).map_err(|error| Error::Tools(format!("a client of {url}: {error}")))?;
+        let client = Client::try_from(config).map_err(|error| Error::Tools(format!("a client of {url}: {error}")))?;
         // The agent trusts the certificates of its container: it reads the WSDL with one library, and makes the calls with another.
         let authority = self.pki.authority_file();
         let trusts = format!("SSL_CERT_FILE={0} REQUESTS_CA_BUNDLE={0}", authority.display());
@@ -76,10 +74,7 @@ impl Vcenter {
             let [name, uuid, power] = [words.next()?, words.next()?, words.next()?];
             Some(VirtualMachine { name, uuid, power })
         };
-        text.lines()
-            .map(read)
-            .collect::<Option<_>>()
-            .ok_or_else(|| Error::Tools(format!("no machines: {text}")))
+        text.lines().map(read).collect::<Option<_>>().ok_or_else(|| Error::Tools(format!("no machines: {text}")))
     }
 
     /// `poweredOn`, `poweredOff` or `suspended`.
@@ -100,9 +95,8 @@ impl Vcenter {
 
     async fn request(&self, what: &str) -> Result<String, Error> {
         let failed = |error: String| Error::Tools(format!("{what} of the vCenter: {error}"));
-        let request = http::Request::get(format!("/rig/{what}"))
-            .body(Vec::new())
-            .map_err(|error| failed(error.to_string()))?;
+        let request =
+            http::Request::get(format!("/rig/{what}")).body(Vec::new()).map_err(|error| failed(error.to_string()))?;
         self.client.request_text(request).await.map_err(|error| failed(error.to_string()))
     }
 }

@@ -1,18 +1,13 @@
 //! The alerts, their runbooks and the dashboard are consistent with each other, and with the label values of the program. The suite
 //! `prometheus` tests them in a running Prometheus.
-#![expect(
-    clippy::unwrap_used,
-    reason = "files of the repository that cannot be read fail the test as they should"
-)]
+#![expect(clippy::unwrap_used, reason = "files of the repository that cannot be read fail the test as they should")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 use pod_safety_control_plane::binary;
 use pod_safety_locks::{installed, repository};
-use pod_safety_process::{
-    disruption, eviction, fencing, node_lifecycle, pod_gc, taint_eviction, volume_guard,
-};
+use pod_safety_process::{disruption, eviction, fencing, node_lifecycle, pod_gc, taint_eviction, volume_guard};
 use pod_safety_shared::api::Phase;
 use pod_safety_shared::authority::{Step, VerifyError};
 use pod_safety_shared::controller_loop::HoldReason as _;
@@ -201,10 +196,7 @@ fn expressions_use_documented_metrics_only() {
     documented.extend(["up", "apiserver_validating_admission_policy_check_total"].map(str::to_owned));
     for query in queries() {
         let unknown: Vec<_> = queried_metrics(&query).difference(&documented).cloned().collect();
-        assert!(
-            unknown.is_empty(),
-            "docs/metrics.md, which is the binary's own list, lacks {unknown:?}: {query}"
-        );
+        assert!(unknown.is_empty(), "docs/metrics.md, which is the binary's own list, lacks {unknown:?}: {query}");
     }
 }
 
@@ -242,10 +234,8 @@ fn expressions_use_existing_label_values_only() {
     ];
     for query in queries() {
         for (label, documented) in &words {
-            let unknown: Vec<_> = values(&query, label)
-                .into_iter()
-                .filter(|value| !documented.contains(value.as_str()))
-                .collect();
+            let unknown: Vec<_> =
+                values(&query, label).into_iter().filter(|value| !documented.contains(value.as_str())).collect();
             assert!(unknown.is_empty(), "{label} is never {unknown:?}: {query}");
         }
     }
@@ -301,8 +291,7 @@ fn bug_the_dashboard_counts_each_hold_that_needs_an_operator() {
     let dashboard: Value = serde_json::from_str(&read_file(DASHBOARD)).unwrap();
     let panels = dashboard["panels"].as_array().unwrap();
     let panel = panels.iter().find(|panel| panel["title"] == "Held for a person").unwrap();
-    let counted: BTreeSet<_> =
-        values(panel["targets"][0]["expr"].as_str().unwrap(), "reason").into_iter().collect();
+    let counted: BTreeSet<_> = values(panel["targets"][0]["expr"].as_str().unwrap(), "reason").into_iter().collect();
     let of_a_person = [
         "PodSafetyPodsHeld",
         "PodSafetyFinalizersHeld",
@@ -313,8 +302,7 @@ fn bug_the_dashboard_counts_each_hold_that_needs_an_operator() {
     ];
     let alerts = alerts();
     let expected = of_a_person.iter().flat_map(|name| &alerts[*name]);
-    let expected: BTreeSet<_> =
-        expected.flat_map(|rule| values(rule["expr"].as_str().unwrap(), "reason")).collect();
+    let expected: BTreeSet<_> = expected.flat_map(|rule| values(rule["expr"].as_str().unwrap(), "reason")).collect();
     assert!(expected.contains("NoEvidence") && expected.contains("VolumeUnproved"));
     let missing: Vec<_> = expected.difference(&counted).collect();
     assert!(missing.is_empty(), "the panel does not count {missing:?}");
@@ -370,12 +358,8 @@ fn code(page: &str) -> Vec<&str> {
 
 /// The help of a command of the program.
 async fn help(command: &[&str]) -> String {
-    let output = tokio::process::Command::new(binary().await.unwrap())
-        .args(command)
-        .arg("--help")
-        .output()
-        .await
-        .unwrap();
+    let output =
+        tokio::process::Command::new(binary().await.unwrap()).args(command).arg("--help").output().await.unwrap();
     assert!(output.status.success(), "there is no pod-safety {command:?}");
     String::from_utf8(output.stdout).unwrap()
 }
@@ -391,9 +375,8 @@ async fn commands_and_flags_that_the_pages_name_exist() {
             if let Some(words) = line.strip_prefix("pod-safety ") {
                 let own_arguments = words.split(" | ").next().unwrap_or_default().split_whitespace();
                 let (flags, words): (Vec<_>, Vec<_>) = own_arguments.partition(|word| word.starts_with("--"));
-                let lower = |word: &&&str| {
-                    !word.starts_with('-') && word.chars().all(|c| c.is_ascii_lowercase() || c == '-')
-                };
+                let lower =
+                    |word: &&&str| !word.starts_with('-') && word.chars().all(|c| c.is_ascii_lowercase() || c == '-');
                 let command: Vec<_> = words.iter().take_while(lower).copied().collect();
                 let help_text = help(&command).await;
                 for flag in flags.into_iter().map(flag) {
@@ -402,10 +385,7 @@ async fn commands_and_flags_that_the_pages_name_exist() {
                 commands.insert(command.join(" "));
             } else if line.starts_with("--") && !OF_KUBECTL.contains(&line) {
                 let flag = flag(line.split(' ').next().unwrap_or_default());
-                assert!(
-                    run.contains(&format!("{flag} ")) || run.contains(&format!("{flag}[")),
-                    "{name}: {line}"
-                );
+                assert!(run.contains(&format!("{flag} ")) || run.contains(&format!("{flag}[")), "{name}: {line}");
             }
         }
     }

@@ -8,9 +8,7 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::core::v1::Taint;
 use kube::Client;
 use pod_safety_control_plane::objects::{self, PodExt as _};
-use pod_safety_control_plane::{
-    ControlPlane, Options, PodSafety, SHORT_LEADER_LEASE, check_that, observe, until,
-};
+use pod_safety_control_plane::{ControlPlane, Options, PodSafety, SHORT_LEADER_LEASE, check_that, observe, until};
 
 const QUARANTINE: Duration = Duration::from_secs(3);
 
@@ -57,12 +55,7 @@ async fn down_at_start(plane: &mut ControlPlane, kubeconfig: &Path) -> PodSafety
         "once a minute for each: {}",
         pod_safety.log_text()
     );
-    assert_eq!(
-        count_log_lines(&pod_safety, "cannot renew or take the lease"),
-        1,
-        "{}",
-        pod_safety.log_text()
-    );
+    assert_eq!(count_log_lines(&pod_safety, "cannot renew or take the lease"), 1, "{}", pod_safety.log_text());
     plane.start_apiserver().await.unwrap();
     pod_safety.ready().await.unwrap();
     pod_safety.is_leader().await.unwrap();
@@ -84,10 +77,8 @@ async fn hung_for_a_while(plane: &mut ControlPlane, pod_safety: &PodSafety) {
     let before = count_log_lines(pod_safety, "cannot renew or take the lease");
     plane.apiserver().unwrap().pause().unwrap();
     let stepped_down = async || {
-        let leads = pod_safety
-            .metric("leader_election_master_status", &[])
-            .await
-            .map_err(|error| format!("{error:?}"))?;
+        let leads =
+            pod_safety.metric("leader_election_master_status", &[]).await.map_err(|error| format!("{error:?}"))?;
         check_that(leads == 0.0, "it leads".to_owned())
     };
     until("it steps down", stepped_down).await.unwrap();
@@ -129,8 +120,7 @@ async fn deletions_in_a_watch_gap_are_noticed() {
     observe::remaining_pod(&api, "default", &["later-1", "later-2", "on-stays"]).await.unwrap();
     assert!(gap.elapsed() >= QUARANTINE, "a node is missed from when it is noticed: {:?}", gap.elapsed());
     for resource in ["pods", "nodes"] {
-        let lists =
-            pod_safety.metric("pod_safety_cache_lists_total", &[("resource", resource)]).await.unwrap();
+        let lists = pod_safety.metric("pod_safety_cache_lists_total", &[("resource", resource)]).await.unwrap();
         assert!(lists >= 2.0, "{resource}: {lists}; {}", pod_safety.log_text());
     }
     assert_eq!(pod_safety.metric("pod_safety_cache_objects", &[("resource", "pods")]).await.unwrap(), 3.0);
@@ -181,8 +171,7 @@ async fn an_undecodable_object_does_not_affect_others() {
     observe::delete_node(api, "unreadable").await.unwrap();
     observe::remaining_pod(api, "default", &["broken"]).await.unwrap();
     let counted = async || {
-        let unread =
-            pod_safety.metric("pod_safety_cache_undecodable_objects", &[("resource", "nodes")]).await;
+        let unread = pod_safety.metric("pod_safety_cache_undecodable_objects", &[("resource", "nodes")]).await;
         check_that(unread.is_ok_and(|count| count == 0.0), "it still counts")
     };
     until("the node counts no more", counted).await.unwrap();

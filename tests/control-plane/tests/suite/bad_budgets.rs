@@ -39,8 +39,7 @@ async fn pods(api: &Client, kind: Kind, namespace: &str, exists: bool) {
         workloads::reference(kind, "crowd", &format!("5b0a4f0e-0000-4000-8000-0000000000{number:02}"))
     };
     for name in ["pod-0", "pod-1"] {
-        let pod =
-            objects::pod(namespace, name).on_node("worker").with_phase("Running").with_label("app", "crowd");
+        let pod = objects::pod(namespace, name).on_node("worker").with_phase("Running").with_label("app", "crowd");
         objects::create_pod(api, &pod.controlled_by(controller.clone())).await.unwrap();
     }
 }
@@ -51,8 +50,7 @@ async fn budget(api: &Client, namespace: &str, spec: Value) {
 
 async fn until_status(api: &Client, namespace: &str, is_so: impl Fn(&BudgetStatus) -> bool) -> BudgetStatus {
     until(&format!("the budget in {namespace} is as it should be"), async || {
-        let status =
-            budgets::budget_status(api, namespace, "crowd").await.map_err(|error| format!("{error:?}"))?;
+        let status = budgets::budget_status(api, namespace, "crowd").await.map_err(|error| format!("{error:?}"))?;
         if is_so(&status) { Ok(status) } else { Err(status.to_string()) }
     })
     .await
@@ -60,8 +58,7 @@ async fn until_status(api: &Client, namespace: &str, is_so: impl Fn(&BudgetStatu
 }
 
 async fn set_ready(api: &Client, namespace: &str, name: &str, ready: bool) {
-    let status =
-        json!({ "conditions": [{ "type": "Ready", "status": if ready { "True" } else { "False" } }] });
+    let status = json!({ "conditions": [{ "type": "Ready", "status": if ready { "True" } else { "False" } }] });
     objects::set_pod_status(api, namespace, name, &serde_json::from_value(status).unwrap()).await.unwrap();
 }
 
@@ -100,9 +97,7 @@ async fn set_up(plane: &ControlPlane, api: &Client) {
         };
         budget(api, namespace, spec).await;
     }
-    budgets::put(api, "selector", "crowd", &selecting("spoil-me", json!({ "minAvailable": 1 })))
-        .await
-        .unwrap();
+    budgets::put(api, "selector", "crowd", &selecting("spoil-me", json!({ "minAvailable": 1 }))).await.unwrap();
     // Today's validation rejects all of these; an older version may have accepted them.
     for (namespace, from, to) in [
         ("selector", "spoil-me", "spoil me"),
@@ -142,10 +137,9 @@ async fn a_pdb_that_cannot_be_calculated_has_a_condition_and_delays_no_other() {
 }
 
 async fn condition_and_event_name_the_cause(api: &Client, namespace: &str, expected: &str) {
-    let status = until_status(api, namespace, |status| {
-        status.condition.starts_with("False SyncFailed ") && status.allowed == 0
-    })
-    .await;
+    let status =
+        until_status(api, namespace, |status| status.condition.starts_with("False SyncFailed ") && status.allowed == 0)
+            .await;
     assert!(status.condition.contains(expected), "{namespace}: {status}");
     let reason = if namespace == "selector" { "NoPods" } else { FAILED };
     let event = observe::event(api, namespace, "crowd", reason).await.unwrap();
@@ -161,8 +155,7 @@ async fn a_pdb_that_demands_too_much_allows_no_disruption(api: &Client, pod_safe
     until_status(api, "over", |status| (status.allowed, status.desired, status.expected) == (0, 4, 2)).await;
     let held = async || {
         let holds =
-            pod_safety.debug("/debug/decisions").await.map_err(|error| format!("{error:?}"))?["holds"]
-                .to_string();
+            pod_safety.debug("/debug/decisions").await.map_err(|error| format!("{error:?}"))?["holds"].to_string();
         check_that(
             holds.contains("DisruptionsNeverAllowed")
                 && holds.contains("4 pods must be healthy, and no more than 2 can be"),
@@ -183,11 +176,9 @@ async fn pods_without_a_scale_are_left_out(api: &Client) {
 async fn the_valid_pdb_is_still_updated(api: &Client, relay: &Relay) {
     let mut beside = 0;
     for round in 0..ROUNDS {
-        until("the scale of a fleet is asked for in vain", async || {
-            check_that(relay.waiting() > 0, "nothing hangs")
-        })
-        .await
-        .unwrap();
+        until("the scale of a fleet is asked for in vain", async || check_that(relay.waiting() > 0, "nothing hangs"))
+            .await
+            .unwrap();
         let hung = relay.held();
         let ready = round % 2 == 1;
         set_ready(api, "good", "pod-0", ready).await;
@@ -207,8 +198,7 @@ async fn all_pdbs_are_calculated_after_repair(plane: &ControlPlane, api: &Client
         budget(api, namespace, json!({ "minAvailable": 1 })).await;
     }
     for (namespace, _) in INVALID_PDBS {
-        until_status(api, namespace, |status| status.allowed == 1 && status.observed == status.generation)
-            .await;
+        until_status(api, namespace, |status| status.allowed == 1 && status.observed == status.generation).await;
     }
     for namespace in ["over", "herd"] {
         until_status(api, namespace, |status| status.allowed == 1).await;

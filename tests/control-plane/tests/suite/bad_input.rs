@@ -55,21 +55,12 @@ async fn an_invalid_flag_value_is_reported_with_flag_and_allowed_values() {
             &["--leader-elect-renew-deadline=8s", "1.2 times --leader-elect-retry-period=9s"],
         ),
         (&["--leader-elect-lease-duration=500ms"], &["--leader-elect-lease-duration=500ms", "at least 1s"]),
-        (
-            &["--leader-elect-resource-lock=endpoints"],
-            &["--leader-elect-resource-lock", "endpoints", "leases"],
-        ),
-        (
-            &["--leader-elect-resource-name=../x"],
-            &["--leader-elect-resource-name", "../x", "use lower-case letters"],
-        ),
+        (&["--leader-elect-resource-lock=endpoints"], &["--leader-elect-resource-lock", "endpoints", "leases"]),
+        (&["--leader-elect-resource-name=../x"], &["--leader-elect-resource-name", "../x", "use lower-case letters"]),
         (&["--leader-elect=perhaps"], &["--leader-elect", "perhaps", "true, false"]),
         (&["--mode=brave"], &["--mode", "brave", "observe, guard, replace"]),
         (&["--otlp-endpoint=collector:4318"], &["--otlp-endpoint", "collector:4318", "http://"]),
-        (
-            &["--otlp-endpoint=https://collector:4318"],
-            &["--otlp-endpoint", "https is not supported; use http://"],
-        ),
+        (&["--otlp-endpoint=https://collector:4318"], &["--otlp-endpoint", "https is not supported; use http://"]),
         (&["--log-format=xml"], &["--log-format", "xml", "text, json"]),
         (&["--terminated-pod-gc-threshold=many"], &["--terminated-pod-gc-threshold", "many", "allowed is"]),
         (&["--admin-address=8080"], &["--admin-address", "8080", "allowed is"]),
@@ -154,11 +145,7 @@ async fn an_address_in_use_is_reported() {
     assert_eq!(ended.code, Some(1), "{}", ended.stderr);
     // Log lines may precede it.
     let last = ended.stderr.lines().last().unwrap_or_default();
-    assert!(
-        last.starts_with("pod-safety: ") && last.contains(&flag) && last.contains("in use"),
-        "{}",
-        ended.stderr
-    );
+    assert!(last.starts_with("pod-safety: ") && last.contains(&flag) && last.contains("in use"), "{}", ended.stderr);
 }
 
 /// A full log disk stopped fencing: a process that could not write a log line panicked.
@@ -191,8 +178,7 @@ async fn help_and_version_are_printed_on_request() {
     assert!(version["version"].as_str().is_some_and(|text| !text.is_empty()), "{version}");
     let completion = pod_safety(&["completion", "bash"], &[]).await;
     assert!(completion.code == Some(0) && completion.stdout.contains("--pod-gc-quarantine"));
-    let syntax =
-        tokio::process::Command::new("bash").args(["-n", "-c", &completion.stdout]).output().await.unwrap();
+    let syntax = tokio::process::Command::new("bash").args(["-n", "-c", &completion.stdout]).output().await.unwrap();
     assert!(syntax.status.success(), "{}", String::from_utf8_lossy(&syntax.stderr));
     let manifests = manifests().await.unwrap();
     assert_eq!(manifests.split("\n---\n").count(), 6 + 37 + 8, "kinds, rights, policies: {manifests}");
@@ -211,9 +197,7 @@ async fn flags_of_kcm(sections: &[&str]) -> Vec<String> {
             section = name;
         }
         let mut words = line.split_whitespace().skip_while(|word| !word.starts_with("--"));
-        if let (true, Some(flag)) =
-            (sections.contains(&section) && line.trim().starts_with('-'), words.next())
-        {
+        if let (true, Some(flag)) = (sections.contains(&section) && line.trim().starts_with('-'), words.next()) {
             let value = match words.next() {
                 Some("duration") => "=9s",
                 Some("int32" | "float32" | "float") => "=1",
@@ -258,9 +242,9 @@ async fn accepts_the_kcm_flags_of_these_controllers_and_of_the_client() {
     let all = flags_of_kcm(&sections).await;
     assert!(all.len() > 30, "{all:?}");
     let name = |flag: &String| flag.split('=').next().unwrap_or_default().to_owned();
-    let taken = all.iter().filter(|flag| {
-        !OF_OTHERS.contains(&name(flag).as_str()) && !WITH_EFFECT.contains(&name(flag).as_str())
-    });
+    let taken = all
+        .iter()
+        .filter(|flag| !OF_OTHERS.contains(&name(flag).as_str()) && !WITH_EFFECT.contains(&name(flag).as_str()));
     for flag in taken {
         refuses(&[flag, "--controllers=nosuch"], &[], 2, &["--controllers", "nosuch"]).await;
     }

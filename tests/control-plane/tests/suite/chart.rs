@@ -64,8 +64,7 @@ fn refused(audit: &AuditLog) -> Vec<pod_safety_control_plane::AuditEntry> {
 
 /// The objects of the release, as `kind/name`, by its label.
 async fn of_the_release(plane: &ControlPlane) -> BTreeSet<String> {
-    let kinds =
-        plane.kubectl(&["api-resources", "--verbs=list", "-o", "name"]).await.unwrap().text().unwrap();
+    let kinds = plane.kubectl(&["api-resources", "--verbs=list", "-o", "name"]).await.unwrap().text().unwrap();
     // The only resource that is no object, and has no labels.
     let kinds: Vec<_> = kinds.split_whitespace().filter(|kind| *kind != "componentstatuses").collect();
     let kinds = kinds.join(",");
@@ -99,10 +98,8 @@ async fn its_checks_pass(plane: &ControlPlane, kubeconfig: &Path) {
     let hooks = release(plane, &["get", "hooks", "pod-safety"]).await;
     let pod: Value = serde_saphyr::from_str(&hooks).unwrap();
     let spec = &pod["spec"];
-    let containers: Vec<_> = ["initContainers", "containers"]
-        .iter()
-        .flat_map(|field| spec[field].as_array().unwrap().clone())
-        .collect();
+    let containers: Vec<_> =
+        ["initContainers", "containers"].iter().flat_map(|field| spec[field].as_array().unwrap().clone()).collect();
     assert_eq!(containers.len(), 2, "{hooks}");
     for container in containers {
         let args = arguments(&container);
@@ -113,11 +110,7 @@ async fn its_checks_pass(plane: &ControlPlane, kubeconfig: &Path) {
     assert!(admitted.status.success(), "{admitted:?}");
 }
 
-async fn in_guard_mode_it_acts_where_others_are_denied(
-    plane: &ControlPlane,
-    audit: &AuditLog,
-    kubeconfig: &Path,
-) {
+async fn in_guard_mode_it_acts_where_others_are_denied(plane: &ControlPlane, audit: &AuditLog, kubeconfig: &Path) {
     upgrade(plane, "mode=guard,admissionPolicies.action=Deny").await;
     let orphan = objects::pod("default", "orphan").on_node("vanished").with_phase("Running");
     objects::create_pod(&plane.admin(), &orphan).await.unwrap();
@@ -128,8 +121,7 @@ async fn in_guard_mode_it_acts_where_others_are_denied(
     plane.kubectl(&editor).await.unwrap().text().unwrap();
     until("nobody else may remove it", async || {
         // A dry run, because policies take effect a moment after they were written.
-        let force =
-            ["delete", "pod", "orphan", "--force", "--grace-period=0", "--dry-run=server", "--as=dev"];
+        let force = ["delete", "pod", "orphan", "--force", "--grace-period=0", "--dry-run=server", "--as=dev"];
         let answer = plane.kubectl(&force).await.map_err(|error| error.to_string())?;
         check_that(
             answer.stderr.contains("'pod-safety-force-delete'") && !answer.status.success(),
@@ -156,9 +148,8 @@ async fn in_replace_mode_it_calculates_pdbs(plane: &ControlPlane, audit: &AuditL
     let spec = json!({ "maxUnavailable": 1, "selector": { "matchLabels": { "app": "none" } } });
     budgets::put(&plane.admin(), "default", "none", &spec).await.unwrap();
     until("the budget is calculated", async || {
-        let status = budgets::budget_status(&plane.admin(), "default", "none")
-            .await
-            .map_err(|error| error.to_string())?;
+        let status =
+            budgets::budget_status(&plane.admin(), "default", "none").await.map_err(|error| error.to_string())?;
         check_that(status.observed == status.generation && status.generation > 0, status.to_string())
     })
     .await
@@ -181,10 +172,8 @@ async fn in_observe_mode_it_writes_nothing(plane: &ControlPlane, audit: &AuditLo
     .unwrap();
     pod_safety.terminate().await.unwrap();
     let entries = audit.entries().unwrap().split_off(before);
-    let more: Vec<_> = entries
-        .iter()
-        .filter(|entry| entry.code == 403 || !["get", "list", "watch"].contains(&&*entry.verb))
-        .collect();
+    let more: Vec<_> =
+        entries.iter().filter(|entry| entry.code == 403 || !["get", "list", "watch"].contains(&&*entry.verb)).collect();
     assert!(more.is_empty(), "{more:?}");
 }
 
@@ -199,17 +188,10 @@ async fn uninstall_leaves_fence_evidence(plane: &ControlPlane) {
     release(plane, &["uninstall", "pod-safety", "--cascade=background"]).await;
     let remaining = of_the_release(plane).await;
     assert!(remaining.iter().all(|name| name.starts_with("customresourcedefinition")), "{remaining:?}");
-    assert_eq!(
-        remaining.len(),
-        there.iter().filter(|name| name.starts_with("customresourcedefinition")).count()
-    );
+    assert_eq!(remaining.len(), there.iter().filter(|name| name.starts_with("customresourcedefinition")).count());
     plane.kubectl(&["get", "fenceevidence", "proved-xxxxx"]).await.unwrap().text().unwrap();
-    let secrets = plane
-        .kubectl(&["get", "secrets", "-A", "-l", "owner=helm", "-o", "name"])
-        .await
-        .unwrap()
-        .text()
-        .unwrap();
+    let secrets =
+        plane.kubectl(&["get", "secrets", "-A", "-l", "owner=helm", "-o", "name"]).await.unwrap().text().unwrap();
     assert!(secrets.trim().is_empty(), "{secrets}");
     node_leftovers_are_removed_as_documented(plane).await;
     // The remaining objects are adopted.
@@ -267,8 +249,7 @@ async fn the_api_server_accepts_the_manifests_of_each_mode() {
         plane.namespace(namespace).await.unwrap();
     }
     // A namespace of the chart. A dry run does not create it, and an apply warns about objects that were not applied before.
-    let volumes =
-        json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "pod-safety-volumes" } });
+    let volumes = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "pod-safety-volumes" } });
     plane.kubectl_with(&["apply", "-f", "-"], &volumes.to_string()).await.unwrap().text().unwrap();
     for way in ["default", "observe", "replace", "everything"] {
         let values: PathBuf = chart().join(format!("ci/{way}-values.yaml"));
@@ -303,9 +284,7 @@ async fn attack_a_tenant_floods_another_priority_level_than_that_of_pod_safety()
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     upgrade(&plane, "mode=guard,agent.enabled=true").await;
     let mut api = Vec::new();
-    for (namespace, name) in
-        [("pod-safety", "pod-safety"), ("pod-safety", "pod-safety-agent"), ("tenant", "default")]
-    {
+    for (namespace, name) in [("pod-safety", "pod-safety"), ("pod-safety", "pod-safety-agent"), ("tenant", "default")] {
         let kubeconfig = plane.service_account(namespace, name).await.unwrap();
         api.push(plane.client(&kubeconfig).await.unwrap());
     }
@@ -323,9 +302,5 @@ async fn attack_a_tenant_floods_another_priority_level_than_that_of_pod_safety()
     .await
     .unwrap();
     let foreign = leases("tenant");
-    assert_eq!(
-        level(agent, &foreign).await,
-        level(tenant, &foreign).await,
-        "only its own Leases have a level"
-    );
+    assert_eq!(level(agent, &foreign).await, level(tenant, &foreign).await, "only its own Leases have a level");
 }

@@ -2,11 +2,7 @@
 //!
 //! `POD_SAFETY_WRITE_RENDERS=1` writes the rendered objects to `golden/chart`, and the table of values (`texts`) to the chart's
 //! `README.md`: review the difference before you commit it.
-#![expect(
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "scenarios may fail as loudly as the test that runs them"
-)]
+#![expect(clippy::panic, clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
 mod texts;
 
@@ -31,8 +27,7 @@ fn values_of(way: &str) -> PathBuf {
 }
 
 async fn render(chart: &Path, more: &[&str]) -> String {
-    let mut args =
-        vec!["template", "pod-safety", chart.to_str().unwrap(), "--namespace=pod-safety", KUBE_VERSION];
+    let mut args = vec!["template", "pod-safety", chart.to_str().unwrap(), "--namespace=pod-safety", KUBE_VERSION];
     args.extend(more);
     helm(&args).await.unwrap().text().unwrap()
 }
@@ -54,8 +49,8 @@ fn named(object: &Value) -> (String, String, String) {
 async fn helm_lint_passes_in_each_mode() {
     for way in MODES {
         let values = values_of(way);
-        let args = ["lint", "--strict", chart().to_str().unwrap(), "--values", values.to_str().unwrap()]
-            .map(str::to_owned);
+        let args =
+            ["lint", "--strict", chart().to_str().unwrap(), "--values", values.to_str().unwrap()].map(str::to_owned);
         let output = helm(&args.each_ref().map(String::as_str)).await.unwrap();
         assert!(output.status.success(), "{way}: {output:?}");
     }
@@ -68,18 +63,12 @@ const IGNORED_CHECKS: [(&str, &str); 6] = [
         "container-ephemeral-storage-request-and-limit",
         "its root is read-only; with a limit its own log lines could have it evicted",
     ),
-    (
-        "container-resources",
-        "memory is limited; a CPU limit delays renewals of the Lease, and leadership is lost",
-    ),
+    ("container-resources", "memory is limited; a CPU limit delays renewals of the Lease, and leadership is lost"),
     (
         "deployment-has-host-podantiaffinity",
         "topologySpreadConstraints spread the replicas, and let them share the only node of a small cluster",
     ),
-    (
-        "deployment-replicas",
-        "one replica is a value that a user chooses (ci/replace-values.yaml), and NOTES warns",
-    ),
+    ("deployment-replicas", "one replica is a value that a user chooses (ci/replace-values.yaml), and NOTES warns"),
     (
         "pod-networkpolicy",
         "the pod of `helm test` listens on nothing; with hostNetwork there is none, and egress is limited on request only",
@@ -87,17 +76,13 @@ const IGNORED_CHECKS: [(&str, &str); 6] = [
 ];
 
 /// Only the node agent may be privileged: it opens a device, stops the kubelet, and kills processes of others.
-const OF_THE_AGENT: [&str; 3] = [
-    "container-security-context-privileged",
-    "container-security-context-user-group-id",
-    "container-seccomp-profile",
-];
+const OF_THE_AGENT: [&str; 3] =
+    ["container-security-context-privileged", "container-security-context-user-group-id", "container-seccomp-profile"];
 
 /// The checks for charts in general: <https://github.com/zegl/kube-score>.
 #[tokio::test]
 async fn kube_score_finds_nothing_but_ignored_checks() {
-    let mut needless: BTreeSet<&str> =
-        IGNORED_CHECKS.iter().map(|(check, _)| *check).chain(OF_THE_AGENT).collect();
+    let mut needless: BTreeSet<&str> = IGNORED_CHECKS.iter().map(|(check, _)| *check).chain(OF_THE_AGENT).collect();
     for way in MODES {
         let rendered = render(&chart(), &["--values", values_of(way).to_str().unwrap()]).await;
         let report = kube_score(&rendered).await.unwrap();
@@ -113,8 +98,7 @@ async fn kube_score_finds_nothing_but_ignored_checks() {
             if check["grade"].as_i64().unwrap() >= 10 {
                 passed += 1;
             } else if IGNORED_CHECKS.iter().any(|(known, _)| *known == id)
-                || (OF_THE_AGENT.contains(&id)
-                    && object.as_str().is_some_and(|name| name.starts_with("DaemonSet/")))
+                || (OF_THE_AGENT.contains(&id) && object.as_str().is_some_and(|name| name.starts_with("DaemonSet/")))
             {
                 needless.remove(id);
             } else {
@@ -196,11 +180,8 @@ async fn bug_the_chart_of_a_release_pulls_the_image_of_that_release() {
         .unwrap();
     assert!(packed.status.success(), "{packed:?}");
     let archive = folder.path().join("pod-safety-1.2.3.tgz");
-    let shown = pod_safety_control_plane::helm(&["show", "all", archive.to_str().unwrap()])
-        .await
-        .unwrap()
-        .text()
-        .unwrap();
+    let shown =
+        pod_safety_control_plane::helm(&["show", "all", archive.to_str().unwrap()]).await.unwrap().text().unwrap();
     assert!(shown.contains("pod-safety.dev/chart: oci://ghcr.io/owner/charts/pod-safety\n"), "{shown}");
     assert!(shown.contains("| Key | Type | Default | Description |"), "a published chart has its README");
     const FENCING: [&str; 2] =
@@ -219,8 +200,7 @@ async fn bug_the_chart_of_a_release_pulls_the_image_of_that_release() {
             let of = |kind: &str| pod[kind].as_array().cloned().unwrap_or_default();
             [of("initContainers"), of("containers")].concat()
         });
-        let rendered_images: BTreeSet<_> =
-            containers.map(|one| one["image"].as_str().unwrap().to_owned()).collect();
+        let rendered_images: BTreeSet<_> = containers.map(|one| one["image"].as_str().unwrap().to_owned()).collect();
         assert_eq!(rendered_images, images.into_iter().collect(), "{more:?}");
     }
     // The tag without `v` is the chart's appVersion.
@@ -238,9 +218,7 @@ async fn flags() -> BTreeMap<String, Option<String>> {
     let mut flags = BTreeMap::new();
     let mut last = None;
     for line in help.lines().map(str::trim) {
-        if let Some(flag) =
-            line.split(' ').find(|word| word.starts_with("--")).filter(|_| line.starts_with('-'))
-        {
+        if let Some(flag) = line.split(' ').find(|word| word.starts_with("--")).filter(|_| line.starts_with('-')) {
             let name = flag.split(['[', '=']).next().unwrap_or_default().to_owned();
             flags.insert(name.clone(), None);
             last = Some(name);
@@ -290,8 +268,7 @@ async fn attack_fence_agents_share_neither_token_nor_user_nor_processes_with_the
         assert_eq!(token, [("pod-safety", "/var/run/secrets/kubernetes.io/serviceaccount")], "{more:?}");
         assert_eq!(pod["automountServiceAccountToken"], false, "or it is mounted into every container");
         let pod_safety = &pod["containers"][0];
-        let asks =
-            pod_safety["args"].to_string().contains("--fence-agents-socket=/run/fence-agents/agents.sock");
+        let asks = pod_safety["args"].to_string().contains("--fence-agents-socket=/run/fence-agents/agents.sock");
         let agents = pod["initContainers"].as_array().cloned().unwrap_or_default();
         assert_eq!((agents.len() == 1, asks), (runs, runs), "{more:?}");
         let Some(agents) = agents.first() else { continue };
@@ -339,10 +316,8 @@ const LEFT: [&str; 18] = [
 async fn each_flag_has_a_chart_value_with_the_default_of_the_binary() {
     let flags = flags().await;
     let pod_safety = arguments(&render(&chart(), &[]).await);
-    let without: Vec<_> = flags
-        .keys()
-        .filter(|flag| !pod_safety.contains_key(*flag) && !LEFT.contains(&flag.as_str()))
-        .collect();
+    let without: Vec<_> =
+        flags.keys().filter(|flag| !pod_safety.contains_key(*flag) && !LEFT.contains(&flag.as_str())).collect();
     assert!(without.is_empty(), "no value of the chart sets {without:?}");
     for (flag, value) in &pod_safety {
         let default = flags.get(flag).unwrap_or_else(|| panic!("the binary does not know {flag}"));
@@ -357,10 +332,8 @@ async fn each_flag_has_a_chart_value_with_the_default_of_the_binary() {
 }
 
 async fn the_chart_lists_all_controllers(value: &str) {
-    let wrong = std::process::Command::new(binary().await.unwrap())
-        .args(["run", "--controllers=nosuch"])
-        .output()
-        .unwrap();
+    let wrong =
+        std::process::Command::new(binary().await.unwrap()).args(["run", "--controllers=nosuch"]).output().unwrap();
     let stderr = String::from_utf8(wrong.stderr).unwrap();
     let list = stderr.split("known controllers: ").nth(1).unwrap().split(';').next().unwrap();
     // The names of pod-safety come first, each with that of kube-controller-manager in brackets.
@@ -421,8 +394,7 @@ fn without_release(rendered: &str) -> String {
 async fn the_policies_that_manifests_prints_are_those_of_the_chart() {
     let shown = OWN_POLICIES.map(|name| format!("--show-only=templates/admission/{name}.yaml"));
     let rendered = render(&chart(), &shown.each_ref().map(String::as_str)).await;
-    let head =
-        "# Made from templates/admission by a test (chart_render of tests/control-plane). Do not edit.\n";
+    let head = "# Made from templates/admission by a test (chart_render of tests/control-plane). Do not edit.\n";
     let text = format!("{head}{}", without_release(&rendered));
     compare_golden(&chart().join("files/policies.yaml"), &text, WRITES).unwrap();
 }
@@ -464,14 +436,10 @@ async fn the_network_policy_opens_the_admin_port_only_unless_on_host_network() {
     };
     let policy = of("mode=guard").await.unwrap();
     assert_eq!(policy["spec"]["policyTypes"], json!(["Ingress"]));
-    assert_eq!(
-        policy["spec"]["ingress"],
-        json!([{ "ports": [{ "port": "http-admin", "protocol": "TCP" }] }])
-    );
+    assert_eq!(policy["spec"]["ingress"], json!([{ "ports": [{ "port": "http-admin", "protocol": "TCP" }] }]));
     assert!(of("networkPolicy.enabled=false").await.is_none());
     assert!(of("hostNetwork=true").await.is_none(), "it would limit nothing");
-    let limited =
-        of("networkPolicy.egress.enabled=true,networkPolicy.egress.devices={10.7.0.0/16}").await.unwrap();
+    let limited = of("networkPolicy.egress.enabled=true,networkPolicy.egress.devices={10.7.0.0/16}").await.unwrap();
     assert_eq!(limited["spec"]["policyTypes"], json!(["Ingress", "Egress"]));
     let egress = limited["spec"]["egress"].as_array().unwrap();
     assert_eq!(egress.len(), 3, "name servers, API server, devices: {egress:?}");
@@ -484,11 +452,15 @@ const TRACES: &str = "tracing.endpoint=http://otel-collector.observability:4318"
 #[tokio::test]
 async fn in_replace_it_grants_and_defines_what_manifests_prints() {
     let pod_safety = documents(
-        &render(&chart(), &[&format!("--set=mode=replace,controllers.volumeGuard.enabled=true,controllers.eviction.enabled=true,{TRACES}")])
-            .await,
+        &render(
+            &chart(),
+            &[&format!(
+                "--set=mode=replace,controllers.volumeGuard.enabled=true,controllers.eviction.enabled=true,{TRACES}"
+            )],
+        )
+        .await,
     );
-    let pod_safety: BTreeMap<_, _> =
-        pod_safety.into_iter().map(|object| (named(&object), plain(object))).collect();
+    let pod_safety: BTreeMap<_, _> = pod_safety.into_iter().map(|object| (named(&object), plain(object))).collect();
     let mut compared = 0;
     for printed in documents(&manifests().await.unwrap()) {
         let key = named(&printed);
@@ -505,12 +477,10 @@ async fn in_replace_it_grants_and_defines_what_manifests_prints() {
 /// Verbs of the roles that are bound to the service account, by role name.
 fn granted(rendered: &str) -> BTreeMap<String, BTreeSet<String>> {
     let all = documents(rendered);
-    let bound =
-        all.iter().filter(|object| object["kind"].as_str().is_some_and(|kind| kind.ends_with("Binding")));
+    let bound = all.iter().filter(|object| object["kind"].as_str().is_some_and(|kind| kind.ends_with("Binding")));
     let bound: BTreeSet<_> = bound.map(|binding| binding["roleRef"]["name"].clone().to_string()).collect();
     let mut verbs: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for role in all.iter().filter(|object| object["kind"].as_str().is_some_and(|kind| kind.ends_with("Role")))
-    {
+    for role in all.iter().filter(|object| object["kind"].as_str().is_some_and(|kind| kind.ends_with("Role"))) {
         let name = role["metadata"]["name"].to_string();
         if !bound.contains(&name) {
             continue;
@@ -534,15 +504,10 @@ async fn observe_mode_has_read_rights_only() {
     let all = granted(&render(&chart(), &["--set=mode=observe"]).await);
     let verbs: BTreeSet<_> = all.values().flatten().collect();
     assert!(verbs.iter().any(|verb| *verb == "list pods"), "{all:?}");
-    let more: Vec<_> = verbs
-        .iter()
-        .filter(|verb| !["get ", "list ", "watch "].iter().any(|read| verb.starts_with(read)))
-        .collect();
+    let more: Vec<_> =
+        verbs.iter().filter(|verb| !["get ", "list ", "watch "].iter().any(|read| verb.starts_with(read))).collect();
     assert!(more.is_empty(), "{more:?}");
-    assert!(
-        !verbs.iter().any(|verb| verb.contains("secrets")),
-        "an observer asks no device, and needs no login"
-    );
+    assert!(!verbs.iter().any(|verb| verb.contains("secrets")), "an observer asks no device, and needs no login");
 }
 
 #[tokio::test]
@@ -565,8 +530,7 @@ async fn rights_are_granted_with_the_feature_that_needs_them() {
         assert_eq!(is_granted, has, "{set}: {right}: {all:?}");
     }
     let elsewhere = documents(&render(&chart(), &["--set", "controllers.fencing.namespaces={rack-a}"]).await);
-    let names: Vec<_> =
-        elsewhere.iter().map(named).filter(|(_, namespace, _)| namespace == "rack-a").collect();
+    let names: Vec<_> = elsewhere.iter().map(named).filter(|(_, namespace, _)| namespace == "rack-a").collect();
     assert_eq!(names.len(), 2, "a Role and its RoleBinding: {names:?}");
 }
 
@@ -577,11 +541,7 @@ fn copy(to: &Path) {
         for entry in std::fs::read_dir(from).unwrap() {
             let path = entry.unwrap().path();
             let target = to.join(path.file_name().unwrap());
-            if path.is_dir() {
-                folder(&path, &target)
-            } else {
-                std::fs::copy(&path, &target).map(drop).unwrap()
-            }
+            if path.is_dir() { folder(&path, &target) } else { std::fs::copy(&path, &target).map(drop).unwrap() }
         }
     }
     folder(&chart(), to);
@@ -601,10 +561,10 @@ async fn templates_of_prometheus_and_grafana_are_left_unrendered() {
     std::fs::write(chart.join("rules/mine.rules.yaml"), rules.to_string()).unwrap();
     let dashboard = r#"{"title":"{{ .Values.mode }} $datasource","panels":[]}"#;
     std::fs::write(chart.join("dashboards/mine.json"), dashboard).unwrap();
-    let set = "--set=metrics.prometheusRule.enabled=true,metrics.prometheusRule.disabled={Unwanted},dashboards.enabled=true";
+    let set =
+        "--set=metrics.prometheusRule.enabled=true,metrics.prometheusRule.disabled={Unwanted},dashboards.enabled=true";
     let all = documents(&render(&chart, &[set]).await);
-    let of =
-        |kind: &str| all.iter().find(|object| object["kind"] == kind).unwrap_or_else(|| panic!("no {kind}"));
+    let of = |kind: &str| all.iter().find(|object| object["kind"] == kind).unwrap_or_else(|| panic!("no {kind}"));
     assert_eq!(of("PrometheusRule")["spec"]["groups"], json!([{ "name": "g", "rules": [rule("Down")] }]));
     assert_eq!(of("ConfigMap")["data"]["mine.json"].as_str().unwrap().trim_end(), dashboard);
 }
@@ -620,11 +580,7 @@ async fn a_registry_replaces_the_one_of_every_image() {
             "m.example:5000/all/o/p:v",
             "m.example:5000/all/a/agents:v-agents",
         ),
-        (
-            "image.tag=v,image.registry=r.example,image.repository=o/p",
-            "r.example/o/p:v",
-            "ghcr.io/a/agents:v-agents",
-        ),
+        ("image.tag=v,image.registry=r.example,image.repository=o/p", "r.example/o/p:v", "ghcr.io/a/agents:v-agents"),
         (
             "image.tag=v,image.registry=r.example,image.repository=h:5000/p",
             "r.example/p:v",

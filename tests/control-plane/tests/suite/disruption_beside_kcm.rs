@@ -26,8 +26,7 @@ const SAME_NAME: &str = "W-DC6";
 
 const ALLOWS_ONE_OF_THREE: &str = "1 allowed: 3 healthy, 2 desired, 3 expected, True SufficientPods";
 const ALLOWS_NONE_OF_THREE: &str = "0 allowed: 2 healthy, 2 desired, 3 expected, False InsufficientPods";
-const REFUSED: &str =
-    "429 Cannot evict pod as it would violate the pod's disruption budget. The disruption budget";
+const REFUSED: &str = "429 Cannot evict pod as it would violate the pod's disruption budget. The disruption budget";
 
 /// A difference after one step.
 fn at(
@@ -75,18 +74,14 @@ fn differences() -> Vec<Difference> {
         UNSCALED_MESSAGE,
         &["phantom/ghost"],
         &[&phantom("no matches for kind \"Phantom\" in version \"phantom.example.com/v1\"")],
-        &[&phantom(
-            "the controller of pod g-0: there is no kind Phantom in phantom.example.com/v1; it is retried",
-        )],
+        &[&phantom("the controller of pod g-0: there is no kind Phantom in phantom.example.com/v1; it is retried")],
     ));
     all.push(at(
         ("phantom", "an eviction"),
         UNSCALED_MESSAGE,
         &["phantom/ghost"],
         &[&phantom("no matches for kind \"Phantom\" in version \"phantom.example.com/v1\"")],
-        &[&phantom(
-            "the controller of pod g-0: there is no kind Phantom in phantom.example.com/v1; it is retried",
-        )],
+        &[&phantom("the controller of pod g-0: there is no kind Phantom in phantom.example.com/v1; it is retried")],
     ));
     all
 }
@@ -133,17 +128,10 @@ const UNSCALED: [(&str, &str); 3] =
 fn of_an_unscaled_pod(namespace: &'static str, resource: &str) -> Vec<Difference> {
     let why = format!("{resource} does not implement the scale subresource");
     let failed = format!("0 allowed: 3 healthy, 2 desired, 3 expected, False SyncFailed {why}");
-    let refused =
-        format!("{REFUSED} set does not allow evicting pods currently because it failed sync: {why}");
+    let refused = format!("{REFUSED} set does not allow evicting pods currently because it failed sync: {why}");
     let (budget, eviction) = (format!("{namespace}/set"), format!("{namespace}: eviction of s-0"));
     vec![
-        at(
-            (namespace, "an odd pod beside them"),
-            UNSCALED_POD,
-            &[&budget],
-            &[&failed],
-            &[ALLOWS_ONE_OF_THREE],
-        ),
+        at((namespace, "an odd pod beside them"), UNSCALED_POD, &[&budget], &[&failed], &[ALLOWS_ONE_OF_THREE]),
         at(
             (namespace, "an eviction"),
             UNSCALED_POD,
@@ -158,8 +146,7 @@ fn of_a_vanished_controller() -> Vec<Difference> {
     let nothing = "0 allowed: 0 healthy, 0 desired, 0 expected, False InsufficientPods";
     let why = "found no controllers for pod \"s-0\"";
     let failed = format!("0 allowed: 1 healthy, 0 desired, 1 expected, False SyncFailed {why}");
-    let refused =
-        format!("{REFUSED} set does not allow evicting pods currently because it failed sync: {why}");
+    let refused = format!("{REFUSED} set does not allow evicting pods currently because it failed sync: {why}");
     let changed = |step| at(("vanished", step), UNSCALED_POD, &["vanished/set"], &[&failed], &[nothing]);
     vec![
         at(
@@ -182,12 +169,7 @@ fn of_a_vanished_controller() -> Vec<Difference> {
 }
 
 fn history() -> History<Act> {
-    History {
-        name: "disruption",
-        steps: script::steps(),
-        differences: differences(),
-        is_drawn_by_chance: |_, _| false,
-    }
+    History { name: "disruption", steps: script::steps(), differences: differences(), is_drawn_by_chance: |_, _| false }
 }
 
 #[tokio::test]

@@ -59,10 +59,8 @@ async fn bug_a_cluster_without_a_scheduler_was_healthy() {
         let young = findings(&plane, check).await;
         assert!(young.iter().all(|(health, _)| health == "Fine") && !young.is_empty(), "{young:?}");
     }
-    until_finding(&plane, "NodeLifecycle", "Problem", "stays for more than a minute on 1 of 1 Ready node")
-        .await;
-    until_finding(&plane, "PodDisruptionBudgets", "Problem", "no controller wrote the status of 1 of 1")
-        .await;
+    until_finding(&plane, "NodeLifecycle", "Problem", "stays for more than a minute on 1 of 1 Ready node").await;
+    until_finding(&plane, "PodDisruptionBudgets", "Problem", "no controller wrote the status of 1 of 1").await;
     until_finding(&plane, "NodeLifecycle", "Problem", " --set mode=replace").await;
     // Like a controller.
     kubectl(&plane, &["taint", "node", "worker", "node.kubernetes.io/not-ready-"]).await;
@@ -113,8 +111,7 @@ async fn bug_an_account_denied_by_the_policies_led_and_wrote_nothing() {
     plane.kubectl_with(&["apply", "-f", "-"], &manifests).await.unwrap().text().unwrap();
     until_finding(&plane, "ServiceAccount", "Problem", &expected).await;
     until("the policy is in force", async || {
-        let status =
-            json!({ "status": { "observedGeneration": 7, "nodes": 0, "conditions": [] } }).to_string();
+        let status = json!({ "status": { "observedGeneration": 7, "nodes": 0, "conditions": [] } }).to_string();
         let patch = ["patch", "fencepolicy", "all", "--subresource=status", "--type=merge", "-p", &status];
         let output = plane.kubectl(&patch).await.unwrap();
         check_that(output.stderr.contains("pod-safety-fence"), format!("{output:?}"))
@@ -126,11 +123,9 @@ async fn bug_an_account_denied_by_the_policies_led_and_wrote_nothing() {
     assert_eq!(without_rights.status.code(), Some(5), "{without_rights:?}");
     let stdout: Value = serde_json::from_str(&without_rights.stdout).unwrap();
     assert_eq!(stdout["kind"], "DeviceTest");
-    for expected in [
-        "waiting for the leader of pod-safety to check 1 FenceDevice",
-        "each of its answers is denied",
-        &expected,
-    ] {
+    for expected in
+        ["waiting for the leader of pod-safety to check 1 FenceDevice", "each of its answers is denied", &expected]
+    {
         assert!(without_rights.stderr.contains(expected), "{expected}: {without_rights:?}");
     }
     other.terminate().await.unwrap();

@@ -73,10 +73,7 @@ impl Kubelets {
         let free = nodes.iter().find(takes).and_then(|node| node.metadata.name.clone());
         let all = pods.list(&ListParams::default()).await.unwrap().items;
         let of_db = |pod: &&Pod| {
-            pod.metadata
-                .labels
-                .as_ref()
-                .is_some_and(|labels| labels.get("app").is_some_and(|app| app == "db"))
+            pod.metadata.labels.as_ref().is_some_and(|labels| labels.get("app").is_some_and(|app| app == "db"))
         };
         let up = |pod: &&Pod| is_ready(pod) && pod.metadata.deletion_timestamp.is_none();
         if self.watches.load(Ordering::SeqCst) {
@@ -159,11 +156,8 @@ async fn drain_respects_pdbs_and_names_what_blocks() {
     // The scheduler below takes the first schedulable node: all pods go to "a".
     objects::create_node(&client, &objects::node("a").with_ready("True")).await.unwrap();
     let _kcm = plane.kube_controller_manager(KCM, &[]).await.unwrap();
-    let kubelets = Kubelets {
-        stop: AtomicBool::new(false),
-        most_down: AtomicUsize::new(0),
-        watches: AtomicBool::new(false),
-    };
+    let kubelets =
+        Kubelets { stop: AtomicBool::new(false), most_down: AtomicUsize::new(0), watches: AtomicBool::new(false) };
     let scenario = async {
         scenario(&plane, &kubelets).await;
         kubelets.stop.store(true, Ordering::SeqCst);
@@ -202,20 +196,14 @@ async fn explained(plane: &ControlPlane) {
     assert!(text.contains("maxUnavailable: 1 in place of minAvailable: 1"), "{text}");
     let text = ends_with(plane, 0, &["explain", "pdb", "-n", NS, "db", "-o", "json"]).await;
     let json: Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(
-        (&json["verdict"], &json["healthy"], &json["needed"]),
-        (&json!("Allows"), &json!(3), &json!(2))
-    );
+    assert_eq!((&json["verdict"], &json["healthy"], &json["needed"]), (&json!("Allows"), &json!(3), &json!(2)));
     let list = ends_with(plane, 3, &["explain", "pdb", "-o", "yaml"]).await;
     assert!(
         list.contains("kind: BudgetExplanationList") && list.contains("verdict: DisruptionsNeverAllowed"),
         "{list}"
     );
     let table = ends_with(plane, 3, &["explain", "pdb"]).await;
-    assert!(
-        table.contains("3 healthy - 2 needed = 1") && table.contains("DisruptionsNeverAllowed"),
-        "{table}"
-    );
+    assert!(table.contains("3 healthy - 2 needed = 1") && table.contains("DisruptionsNeverAllowed"), "{table}");
     let none = pod_safety(plane, &["explain", "pdb", "-n", NS, "none"]).await;
     assert_eq!(none.status.code(), Some(1), "{none:?}");
     let expected = "pod-safety: there is no PodDisruptionBudget none in namespace shop. kubectl get pdb -A";
@@ -234,11 +222,9 @@ async fn planned(plane: &ControlPlane) {
         assert_eq!(row(name), Some(("Evict", "BudgetAllows")), "{text}");
     }
     assert_eq!(row("web-0"), Some(("Evict", "NoBudget")));
-    let steps: Vec<_> =
-        plan["pods"].as_array().unwrap().iter().filter_map(|pod| pod["step"].as_u64()).collect();
+    let steps: Vec<_> = plan["pods"].as_array().unwrap().iter().filter_map(|pod| pod["step"].as_u64()).collect();
     assert_eq!(steps, [1, 1, 1, 2, 3], "web-0, web-1 and the first of db go together");
-    let dry_runs: Vec<_> =
-        plan["pods"].as_array().unwrap().iter().filter(|pod| !pod["dryRun"].is_null()).collect();
+    let dry_runs: Vec<_> = plan["pods"].as_array().unwrap().iter().filter(|pod| !pod["dryRun"].is_null()).collect();
     assert_eq!(dry_runs.len(), 6, "everything but the unmanaged pod");
     assert_eq!(plan["pods"][0]["goesTo"]["node"], "b");
     let table = ends_with(plane, 3, &["drain", "a"]).await;
@@ -253,10 +239,7 @@ async fn planned(plane: &ControlPlane) {
     assert_eq!(on_node(plane, "a").await.len(), 7);
     let unknown = pod_safety(plane, &["drain", "none"]).await;
     assert_eq!(unknown.status.code(), Some(1), "{unknown:?}");
-    assert!(
-        unknown.stderr.starts_with("pod-safety: there is no node none. kubectl get nodes"),
-        "{unknown:?}"
-    );
+    assert!(unknown.stderr.starts_with("pod-safety: there is no node none. kubectl get nodes"), "{unknown:?}");
 }
 
 /// With confirmation, and without the permanently blocking PDB, the node is emptied.

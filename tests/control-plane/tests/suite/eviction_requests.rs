@@ -1,11 +1,7 @@
 //! The Eviction API (KEP-4563) on a real API server, with the controllers of pod-safety: the behaviours of the integration tests of
 //! kubernetes#137133 and #137396, and attacks by tenants.
 #![expect(clippy::disallowed_methods, reason = "tests drive a real cluster in real time")]
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "scenarios may fail as loudly as the test that runs them"
-)]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "scenarios may fail as loudly as the test that runs them")]
 
 mod attacks;
 mod differential;
@@ -77,17 +73,13 @@ async fn the_validation_of_the_model_check_is_that_of_the_api_server() {
 async fn without_the_api_group_one_log_line_and_no_action() {
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     let kubeconfig = plane.install_pod_safety().await.unwrap();
-    let mut pod_safety =
-        plane.leading_pod_safety(&kubeconfig, ["--controllers=pod-gc,eviction"]).await.unwrap();
+    let mut pod_safety = plane.leading_pod_safety(&kubeconfig, ["--controllers=pod-gc,eviction"]).await.unwrap();
     pod_safety.ready().await.unwrap();
     let ready = pod_safety.get("/readyz").await.unwrap().body;
     assert!(ready.contains("[+]evictions: the API server does not serve them"), "{ready}");
     assert_eq!(pod_safety.metric("pod_safety_holds", &[("controller", "eviction")]).await.unwrap(), 0.0);
     assert_eq!(
-        pod_safety
-            .metric("pod_safety_cache_watch_failures_total", &[("resource", "evictions")])
-            .await
-            .unwrap(),
+        pod_safety.metric("pod_safety_cache_watch_failures_total", &[("resource", "evictions")]).await.unwrap(),
         0.0
     );
     let log = pod_safety.log_text();

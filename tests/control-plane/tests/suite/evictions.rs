@@ -1,10 +1,6 @@
 //! Evictions through the real API server, with pod-safety's disruption controller: the allowed evictions never exceed a PDB.
 #![expect(clippy::disallowed_methods, reason = "tests drive a real cluster in real time")]
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "scenarios may fail as loudly as the test that runs them"
-)]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "scenarios may fail as loudly as the test that runs them")]
 
 mod crowd;
 
@@ -63,8 +59,7 @@ async fn evict(api: &Client, namespace: &str, pod: &str) -> Answer {
 /// Waits until the PDB allows this many evictions.
 async fn until_allowed(api: &Client, namespace: &str, allowed: i32) {
     until(&format!("{namespace} allows {allowed}"), async || {
-        let status =
-            budgets::budget_status(api, namespace, "crowd").await.map_err(|error| format!("{error:?}"))?;
+        let status = budgets::budget_status(api, namespace, "crowd").await.map_err(|error| format!("{error:?}"))?;
         check_that(status.allowed == allowed && status.observed == status.generation, status.to_string())
     })
     .await
@@ -168,8 +163,7 @@ async fn unhealthy_pods_are_evicted_by_unhealthy_pod_eviction_policy(api: &Clien
     }
     let healthy = async |expected: i32| {
         until(&format!("{expected} are healthy"), async || {
-            let status =
-                budgets::budget_status(api, "broken", "crowd").await.map_err(|error| format!("{error:?}"))?;
+            let status = budgets::budget_status(api, "broken", "crowd").await.map_err(|error| format!("{error:?}"))?;
             check_that(status.healthy == expected, status.to_string())
         })
         .await
@@ -178,9 +172,7 @@ async fn unhealthy_pods_are_evicted_by_unhealthy_pod_eviction_policy(api: &Clien
     healthy(2).await;
 
     let answer = evict(api, "broken", "pod-0").await;
-    let needs = |healthy: i32| {
-        format!("The disruption budget crowd needs 3 healthy pods and has {healthy} currently")
-    };
+    let needs = |healthy: i32| format!("The disruption budget crowd needs 3 healthy pods and has {healthy} currently");
     assert_eq!((answer.code, answer.causes), (429, vec![needs(2)]), "its budget is not healthy");
     crowd.set_ready("pod-1", true).await;
     healthy(3).await;
@@ -191,8 +183,7 @@ async fn unhealthy_pods_are_evicted_by_unhealthy_pod_eviction_policy(api: &Clien
     crowd.set_ready("pod-1", false).await;
     put("AlwaysAllow", 4).await;
     let policy = async || {
-        let status =
-            budgets::budget_status(api, "broken", "crowd").await.map_err(|error| format!("{error:?}"))?;
+        let status = budgets::budget_status(api, "broken", "crowd").await.map_err(|error| format!("{error:?}"))?;
         check_that((status.healthy, status.desired) == (2, 4), status.to_string())
     };
     until("four are wanted and two are healthy", policy).await.unwrap();
@@ -230,9 +221,7 @@ async fn pdb_changes_during_evictions_are_respected(api: &Client) {
     let (witness, evictors) = (HealthWatch::start(&crowd).await, Evictors::new(api, &crowd));
     let more = async |count: usize| {
         let enough = evictors.evicted_count() + count;
-        let done = async || {
-            check_that(evictors.evicted_count() >= enough, format!("{:?}", evictors.answers.borrow()))
-        };
+        let done = async || check_that(evictors.evicted_count() >= enough, format!("{:?}", evictors.answers.borrow()));
         until("more are evicted", done).await.unwrap();
     };
     // Evictions in progress may still use the old state: one for each client.
@@ -301,8 +290,7 @@ async fn a_condition_of_a_pod_that_does_not_end_is_taken_back(api: &Client) {
     let condition = async |name: &str| {
         let pod = observe::find_pod(api, "stale", name).await.unwrap().unwrap();
         let conditions = pod.status.unwrap().conditions.unwrap();
-        let condition_now =
-            conditions.into_iter().find(|condition| condition.type_ == "DisruptionTarget").unwrap();
+        let condition_now = conditions.into_iter().find(|condition| condition.type_ == "DisruptionTarget").unwrap();
         (condition_now, pod.metadata.generation)
     };
     let taken_back = async || {

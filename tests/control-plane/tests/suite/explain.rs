@@ -83,13 +83,9 @@ async fn set_up(plane: &ControlPlane) {
 /// Waits until the disruption controller has observed every pod. The PDB of `new` could never be calculated, that of `sync` could once: the
 /// API server answers differently.
 async fn calculated(plane: &ControlPlane) {
-    for (name, healthy) in
-        [("never", 2), ("soon", 2), ("over-a", 2), ("over-b", 2), ("sync", 1), ("primary", 1)]
-    {
+    for (name, healthy) in [("never", 2), ("soon", 2), ("over-a", 2), ("over-b", 2), ("sync", 1), ("primary", 1)] {
         until_explains(plane, name, |status| {
-            status.condition.contains("Pods")
-                && status.healthy == healthy
-                && status.observed == status.generation
+            status.condition.contains("Pods") && status.healthy == healthy && status.observed == status.generation
         })
         .await;
     }
@@ -100,8 +96,7 @@ async fn calculated(plane: &ControlPlane) {
 
 async fn until_explains(plane: &ControlPlane, name: &str, is_so: impl Fn(&BudgetStatus) -> bool) {
     until(&format!("{name} is calculated"), async || {
-        let status =
-            budgets::budget_status(&plane.admin(), NS, name).await.map_err(|error| error.to_string())?;
+        let status = budgets::budget_status(&plane.admin(), NS, name).await.map_err(|error| error.to_string())?;
         check_that(is_so(&status), status.to_string())
     })
     .await
@@ -142,24 +137,13 @@ async fn each_cause_of_blocking_has_a_verdict(plane: &ControlPlane) {
         (
             "over-a",
             "Overlapping",
-            &[
-                "selected by over-b too",
-                "fail (500): PodDisruptionBudgets over-a and over-b",
-                "narrow or delete",
-            ],
+            &["selected by over-b too", "fail (500): PodDisruptionBudgets over-a and over-b", "narrow or delete"],
         ),
-        (
-            "over-b",
-            "Overlapping",
-            &["selected by over-a too", "fail (500): PodDisruptionBudgets over-a and over-b"],
-        ),
+        ("over-b", "Overlapping", &["selected by over-a too", "fail (500): PodDisruptionBudgets over-a and over-b"]),
         (
             "new",
             "SyncFailed",
-            &[
-                "Its numbers cannot be calculated",
-                "be denied (429): the PodDisruptionBudget is still being processed",
-            ],
+            &["Its numbers cannot be calculated", "be denied (429): the PodDisruptionBudget is still being processed"],
         ),
         (
             "sync",
@@ -190,19 +174,17 @@ async fn each_cause_of_blocking_has_a_verdict(plane: &ControlPlane) {
 async fn evictions_are_answered_as_explained(plane: &ControlPlane) {
     let list = json_of(plane, 3, &["explain", "pdb", "-n", NS]).await;
     let mut compared = 0;
-    for (budget, pod) in
-        list["items"].as_array().unwrap().iter().flat_map(|budget| {
-            budget["pods"].as_array().unwrap().iter().map(move |pod| (&budget["name"], pod))
-        })
+    for (budget, pod) in list["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|budget| budget["pods"].as_array().unwrap().iter().map(move |pod| (&budget["name"], pod)))
     {
         let name = pod["name"].as_str().unwrap();
         let answer = budgets::evict(&plane.admin(), NS, name, &json!({ "dryRun": ["All"] })).await.unwrap();
         let message = pod["message"].as_str().unwrap();
-        let agrees = if pod["goes"] == true {
-            answer.code == 201
-        } else {
-            message.contains(&format!("({})", answer.code))
-        };
+        let agrees =
+            if pod["goes"] == true { answer.code == 201 } else { message.contains(&format!("({})", answer.code)) };
         assert!(agrees, "{budget} {name}: {message}, but it was answered {answer}");
         compared += 1;
     }
@@ -211,11 +193,9 @@ async fn evictions_are_answered_as_explained(plane: &ControlPlane) {
 
 /// JSON and YAML are the same document, and the table has a row for each PDB.
 async fn output_formats_agree(plane: &ControlPlane) {
-    for (code, args) in [
-        (3, &["explain", "pdb", "-n", NS, "never"][..]),
-        (3, &["explain", "pdb"][..]),
-        (3, &["drain", "over"][..]),
-    ] {
+    for (code, args) in
+        [(3, &["explain", "pdb", "-n", NS, "never"][..]), (3, &["explain", "pdb"][..]), (3, &["drain", "over"][..])]
+    {
         let yaml = ends_with(plane, code, &[args, &["-o", "yaml"]].concat()).await;
         let yaml: Value = serde_saphyr::from_str(&yaml).unwrap();
         assert_eq!(yaml, json_of(plane, code, args).await);
@@ -275,12 +255,7 @@ async fn is_cordoned(plane: &ControlPlane, node: &str) -> bool {
 /// The plan has the API server's own refusal; `--apply` cordons, retries, and waits until an operator removes the cause.
 async fn drain_retries_while_blocked(plane: &ControlPlane) {
     for (node, reason, dry_run, expected) in [
-        (
-            "over",
-            "MultipleBudgets",
-            "MultipleBudgets",
-            "2 PodDisruptionBudgets select the pod (over-a, over-b)",
-        ),
+        ("over", "MultipleBudgets", "MultipleBudgets", "2 PodDisruptionBudgets select the pod (over-a, over-b)"),
         ("sync", "BudgetSyncFailed", "BudgetBlocks", "because it failed sync"),
         ("new", "BudgetSyncFailed", "BudgetBeingProcessed", "still being processed"),
         (
@@ -293,11 +268,7 @@ async fn drain_retries_while_blocked(plane: &ControlPlane) {
         let plan = json_of(plane, 3, &["drain", node]).await;
         let pod = &plan["pods"][0];
         assert_eq!((&pod["action"], &pod["reason"]), (&json!("Blocked"), &json!(reason)), "{plan:#}");
-        assert_eq!(
-            (&pod["dryRun"]["passed"], &pod["dryRun"]["reason"]),
-            (&json!(false), &json!(dry_run)),
-            "{plan:#}"
-        );
+        assert_eq!((&pod["dryRun"]["passed"], &pod["dryRun"]["reason"]), (&json!(false), &json!(dry_run)), "{plan:#}");
         let message = pod["dryRun"]["message"].as_str().unwrap();
         assert!(message.contains(expected), "{message}");
         // With several PDBs the API server's error is permanent; with one it may be temporary.
@@ -344,11 +315,9 @@ async fn ctrl_c_prints_what_continues(plane: &ControlPlane) {
     let kubeconfig = plane.admin_kubeconfig();
     let args = ["drain", "soon", "--apply", "--kubeconfig", kubeconfig.to_str().unwrap()];
     let mut drain = plane.program("drain", &binary().await.unwrap(), args, &[]).unwrap();
-    until("it waits for the budget", async || {
-        check_that(drain.log_text().contains("soon-0 waits"), drain.log_text())
-    })
-    .await
-    .unwrap();
+    until("it waits for the budget", async || check_that(drain.log_text().contains("soon-0 waits"), drain.log_text()))
+        .await
+        .unwrap();
     let ended = drain.interrupt().await.unwrap();
     let log = drain.log_text();
     assert_eq!(ended.code(), Some(1), "{log}");
@@ -357,11 +326,9 @@ async fn ctrl_c_prints_what_continues(plane: &ControlPlane) {
     assert!(last[0].starts_with("node/soon stays cordoned."), "{log}");
     assert!(last[1].starts_with("node/soon not drained, stopped after "), "{log}");
     assert!(last[1].ends_with("0 gone, 3 left"), "{log}");
-    for (line, expected) in last[2..].iter().zip([
-        "soon-2 still exists: terminating already",
-        "soon-1 still exists",
-        "soon-0 still exists",
-    ]) {
+    for (line, expected) in
+        last[2..].iter().zip(["soon-2 still exists: terminating already", "soon-1 still exists", "soon-0 still exists"])
+    {
         assert!(line.contains(expected), "{expected}: not in\n{log}");
     }
     assert!(is_cordoned(plane, "soon").await);
@@ -373,8 +340,7 @@ async fn ctrl_c_on_a_terminal_ends_the_line(plane: &ControlPlane) {
     let shell = format!("exec {} drain soon --apply --kubeconfig {}", binary.display(), kubeconfig.display());
     let mut script = Command::new("script");
     script.args(["--quiet", "--return", "--command", &shell, "/dev/null"]);
-    let mut terminal =
-        script.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+    let mut terminal = script.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
     let mut screen = terminal.stdout.take().unwrap();
     let typed = async {
         let mut shown = Vec::new();
@@ -391,10 +357,7 @@ async fn ctrl_c_on_a_terminal_ends_the_line(plane: &ControlPlane) {
     // What the terminal then shows: the text of each line after its last carriage return.
     let lines: Vec<&str> = shown.lines().filter_map(|line| line.rsplit("\r\u{1b}[K").next()).collect();
     let last = lines.last().unwrap();
-    assert!(
-        last.contains("node/soon stays cordoned") && shown.contains("not drained, stopped after"),
-        "{shown:?}"
-    );
+    assert!(last.contains("node/soon stays cordoned") && shown.contains("not drained, stopped after"), "{shown:?}");
     let half = lines.iter().any(|line| line.contains("of 3 gone") || line.contains("^C"));
     assert!(!half, "{shown:?}");
 }

@@ -28,9 +28,7 @@ use std::sync::Arc;
 use kube::Client;
 use pod_safety_control_plane::rigs::Rigs;
 use pod_safety_control_plane::workloads::{self, STATEFUL_SET};
-use pod_safety_control_plane::{
-    AuditLog, Component, ControlPlane, PodSafety, check_that, objects, observe, until,
-};
+use pod_safety_control_plane::{AuditLog, Component, ControlPlane, PodSafety, check_that, objects, observe, until};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -66,10 +64,8 @@ async fn leader_beside_with(
     rigs: &Rigs,
     flags: &[&str],
 ) -> ([Component; 2], PodSafety) {
-    let components = [
-        plane.kube_controller_manager(controllers, &[]).await.unwrap(),
-        plane.kube_scheduler(&[]).await.unwrap(),
-    ];
+    let components =
+        [plane.kube_controller_manager(controllers, &[]).await.unwrap(), plane.kube_scheduler(&[]).await.unwrap()];
     let agents = format!("--fence-agents-path={}", rigs.agents().display());
     let flags = [&[agents.as_str(), "--allow-fence-dummy"], flags].concat();
     (components, leader(plane, kubeconfig, &flags).await)
@@ -140,10 +136,7 @@ async fn until_released(plane: &ControlPlane, pod: &str) {
         let current = observe::find_pod(&plane.admin(), NAMESPACE, pod).await;
         let current = current.map_err(|error| format!("{error:?}"))?;
         let fences = incidents(plane).await;
-        check_that(
-            current.is_none(),
-            format!("{:?}: {fences:?}", current.map(|pod| pod.metadata.deletion_timestamp)),
-        )
+        check_that(current.is_none(), format!("{:?}: {fences:?}", current.map(|pod| pod.metadata.deletion_timestamp)))
     })
     .await
     .unwrap();
@@ -165,8 +158,7 @@ async fn granted_and_used(
         for rule in role["rules"].as_array().unwrap() {
             for resource in rule["resources"].as_array().unwrap() {
                 for verb in rule["verbs"].as_array().unwrap() {
-                    granted
-                        .insert((resource.as_str().unwrap().to_owned(), verb.as_str().unwrap().to_owned()));
+                    granted.insert((resource.as_str().unwrap().to_owned(), verb.as_str().unwrap().to_owned()));
                 }
             }
         }

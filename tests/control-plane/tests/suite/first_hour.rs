@@ -34,8 +34,7 @@ fn typed(page: &str, begins: &str) -> Vec<String> {
 fn flags_of_kcm(create: &[String]) -> Vec<(String, String)> {
     let config = create.iter().skip_while(|word| *word != "--config").nth(1);
     let Some(config) = config else { return vec![("controllers".to_owned(), OF_KUBEADM.to_owned())] };
-    let cluster: Value =
-        serde_saphyr::from_str(&std::fs::read_to_string(repository().join(config)).unwrap()).unwrap();
+    let cluster: Value = serde_saphyr::from_str(&std::fs::read_to_string(repository().join(config)).unwrap()).unwrap();
     let patches = cluster["kubeadmConfigPatches"].as_array().unwrap().iter();
     let patches = patches.map(|patch| serde_saphyr::from_str::<Value>(patch.as_str().unwrap()).unwrap());
     let of_cluster = patches.filter(|patch| patch["kind"] == "ClusterConfiguration");
@@ -59,8 +58,7 @@ impl Cluster {
     async fn create(created_by: &str, installed_by: &str) -> Self {
         let plane = ControlPlane::start(Options::default()).await.unwrap();
         let flags = flags_of_kcm(&typed(created_by, "kind create cluster"));
-        let (controllers, others): (Vec<_>, Vec<_>) =
-            flags.into_iter().partition(|(flag, _)| flag == "controllers");
+        let (controllers, others): (Vec<_>, Vec<_>) = flags.into_iter().partition(|(flag, _)| flag == "controllers");
         let controllers = &controllers[0].1;
         let others: Vec<String> = others.iter().map(|(flag, value)| format!("--{flag}={value}")).collect();
         let others: Vec<&str> = others.iter().map(String::as_str).collect();
@@ -131,8 +129,7 @@ impl Cluster {
         let document: Value = serde_json::from_str(&output.stdout).unwrap();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let checks = document["checks"].as_array().unwrap().iter();
-        let expected: Vec<_> =
-            checks.map(|one| format!("{}: {}", text(&one["health"]), text(&one["what"]))).collect();
+        let expected: Vec<_> = checks.map(|one| format!("{}: {}", text(&one["health"]), text(&one["what"]))).collect();
         println!("{}", expected.join("\n"));
         expected.into_iter().filter(|one| ABOUT_BOTH.iter().any(|part| one.contains(part))).collect()
     }
@@ -174,8 +171,5 @@ async fn bug_nothing_was_scheduled_in_the_cluster_of_one_mode_with_the_values_of
     let refusal = pod["status"]["conditions"][0]["message"].as_str().unwrap_or_default();
     assert!(refusal.contains("untolerated taint"), "{pod}");
     let controllers = cluster.lists_controllers_by_process().await;
-    assert!(
-        controllers.starts_with("Problem: ") && controllers.contains("node-lifecycle-controller"),
-        "{controllers}"
-    );
+    assert!(controllers.starts_with("Problem: ") && controllers.contains("node-lifecycle-controller"), "{controllers}");
 }

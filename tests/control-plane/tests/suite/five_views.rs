@@ -52,8 +52,7 @@ impl Fixture {
         let browser = tokio::sync::Mutex::new(browser);
         until(&format!("the five views agree {what}"), async || {
             let sight = ViewsRead::read(plane, prometheus, &mut **browser.lock().await, &tab).await?;
-            let observed: BTreeMap<_, _> =
-                expected.keys().map(|fact| (*fact, sight.views_of(*fact))).collect();
+            let observed: BTreeMap<_, _> = expected.keys().map(|fact| (*fact, sight.views_of(*fact))).collect();
             so(observed == expected, format!("they say {observed:#?}\n{}", sight.to_text()))
         })
         .await
@@ -104,16 +103,8 @@ async fn three_nodes_are_lost_with_a_pod_each(plane: &ControlPlane, kubelets: &K
 /// It may read everything except the admission policies, which would show that they deny its account, and may not write its Lease.
 async fn idle(plane: &ControlPlane) -> PodSafety {
     let kubeconfig = plane.user_kubeconfig("idle", &[]).unwrap();
-    let groups = [
-        "",
-        "apps",
-        "autoscaling",
-        "batch",
-        "coordination.k8s.io",
-        "pod-safety.dev",
-        "policy",
-        "storage.k8s.io",
-    ];
+    let groups =
+        ["", "apps", "autoscaling", "batch", "coordination.k8s.io", "pod-safety.dev", "policy", "storage.k8s.io"];
     let rule = json!({ "apiGroups": groups, "resources": ["*"], "verbs": ["get", "list", "watch"] });
     let role = json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": "reads" }, "rules": [rule] });
     apply(plane, &role).await;
@@ -139,11 +130,7 @@ async fn without_a_leader_nothing_is_green(fixture: &mut Fixture) {
     fixture.until_views_agree("while no process leads", expected).await;
 }
 
-async fn with_a_leader_all_views_agree(
-    fixture: &mut Fixture,
-    kubeconfig: &std::path::Path,
-    rigs: &Rigs,
-) -> PodSafety {
+async fn with_a_leader_all_views_agree(fixture: &mut Fixture, kubeconfig: &std::path::Path, rigs: &Rigs) -> PodSafety {
     let switch = rigs.file("liar.power");
     std::fs::write(&switch, "on").unwrap();
     let dummy = json!({ "driver": "Agent", "agent": "fence_dummy", "nodeParameters": { "liar": { "status_file": switch } },
@@ -179,11 +166,7 @@ async fn with_a_leader_all_views_agree(
         (Fact::NeedsOperator, expect_views(&person, &["status", "ui", "dashboard"], &[])),
         (
             Fact::Released,
-            expect_views(
-                &word_counts(&[("gone", 1)]),
-                &["explain"],
-                &[("dashboard", word_counts(&[("PowerOff", 1)]))],
-            ),
+            expect_views(&word_counts(&[("gone", 1)]), &["explain"], &[("dashboard", word_counts(&[("PowerOff", 1)]))]),
         ),
         (Fact::Devices, expect_views(&device, &not_explained, &[])),
         (Fact::Leader, expect_views(&leads, &not_explained, &[])),

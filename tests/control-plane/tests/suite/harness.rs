@@ -1,10 +1,6 @@
 //! Tests of the harness itself: the properties that the other suites rely on.
 #![expect(clippy::disallowed_methods, reason = "tests drive a real cluster in real time")]
-#![expect(
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "what several tests share may fail as loudly as they do"
-)]
+#![expect(clippy::panic, clippy::unwrap_used, reason = "what several tests share may fail as loudly as they do")]
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -46,10 +42,7 @@ async fn a_pod_survives_a_crash_of_the_api_server() {
     let mut plane = start().await.unwrap();
     println!("started in {:?}", began.elapsed());
 
-    let pod = objects::pod("default", "db-0")
-        .on_node("ghost")
-        .with_phase("Running")
-        .with_finalizer("example.com/hold");
+    let pod = objects::pod("default", "db-0").on_node("ghost").with_phase("Running").with_finalizer("example.com/hold");
     let created = objects::create_pod(&plane.admin(), &pod).await.unwrap();
     assert_eq!(created.status.unwrap().phase.as_deref(), Some("Running"));
 
@@ -104,8 +97,7 @@ fn folder_of(plane: &ControlPlane) -> PathBuf {
 #[ignore = "runs for ever; started and killed by another test"]
 async fn a_test_that_is_killed() {
     let plane = start().await.unwrap();
-    std::fs::write(std::env::var_os(KILLED_TEST).unwrap(), folder_of(&plane).to_string_lossy().as_bytes())
-        .unwrap();
+    std::fs::write(std::env::var_os(KILLED_TEST).unwrap(), folder_of(&plane).to_string_lossy().as_bytes()).unwrap();
     std::future::pending::<()>().await;
 }
 
@@ -158,8 +150,7 @@ async fn programs_end_on_signal_and_errors_show_the_end_of_the_log() {
 #[tokio::test]
 async fn loaded_objects_look_like_created_ones() {
     let plane = start().await.unwrap();
-    let counts =
-        ["-nodes", "5", "-pods", "100", "-pdbs", "5", "-orphans", "7", "-ghosts", "2", "-terminated", "3"];
+    let counts = ["-nodes", "5", "-pods", "100", "-pdbs", "5", "-orphans", "7", "-ghosts", "2", "-terminated", "3"];
     let output = plane.loader(&counts).await.unwrap();
     assert!(output.starts_with("wrote 130 objects"), "{output}");
 
@@ -186,14 +177,9 @@ async fn loaded_objects_look_like_created_ones() {
     assert!((5_000..9_000).contains(&size), "not the size of a real pod: {size}");
 
     // The API server can change and delete them: the stored objects pass its validation.
-    objects::set_pod_status(
-        &admin,
-        "load",
-        "p-0",
-        &objects::pod("load", "p-0").with_phase("Failed").status.unwrap(),
-    )
-    .await
-    .unwrap();
+    objects::set_pod_status(&admin, "load", "p-0", &objects::pod("load", "p-0").with_phase("Failed").status.unwrap())
+        .await
+        .unwrap();
     pods(&admin, "load").delete("p-0", &DeleteParams::default()).await.unwrap();
     assert_eq!(code(pods(&admin, "load").get("p-0").await), 404);
 
@@ -220,19 +206,11 @@ async fn a_service_account_has_no_rights_until_it_is_given_some() {
     // A separate role: the built-in "view" is empty until kube-controller-manager aggregates it.
     for grant in [
         ["create", "clusterrole", "reader", "--verb=list", "--resource=pods"],
-        [
-            "create",
-            "clusterrolebinding",
-            "reader",
-            "--clusterrole=reader",
-            "--serviceaccount=pod-safety:controller",
-        ],
+        ["create", "clusterrolebinding", "reader", "--clusterrole=reader", "--serviceaccount=pod-safety:controller"],
     ] {
         plane.kubectl(&grant).await.unwrap().text().unwrap();
     }
-    until("the role is in force", async || pods(&client, "default").list(&ListParams::default()).await)
-        .await
-        .unwrap();
+    until("the role is in force", async || pods(&client, "default").list(&ListParams::default()).await).await.unwrap();
     let create = pods(&client, "default").create(&PostParams::default(), &objects::pod("default", "p")).await;
     assert_eq!(code(create), 403);
     // A second call for the same account finds it existing.
@@ -263,8 +241,7 @@ async fn a_compaction_causes_410_gone() {
     let pods = pods(&plane.admin(), "default");
     let mut old = None;
     for i in 0..3 {
-        let pod =
-            objects::create_pod(&plane.admin(), &objects::pod("default", &format!("p-{i}"))).await.unwrap();
+        let pod = objects::create_pod(&plane.admin(), &objects::pod("default", &format!("p-{i}"))).await.unwrap();
         old = old.or(pod.metadata.resource_version);
     }
     let page = pods.list(&ListParams::default().limit(1)).await.unwrap();
@@ -322,12 +299,9 @@ async fn the_scheduler_and_the_controller_manager_run() {
     let admin = plane.admin();
     let _scheduler = plane.kube_scheduler(&[]).await.unwrap();
     let _manager = plane.kube_controller_manager("nodelifecycle,statefulset", &[]).await.unwrap();
-    objects::create_node(
-        &admin,
-        &objects::node("node-a").with_boot_id("b0000000-0000-4000-8000-000000000007"),
-    )
-    .await
-    .unwrap();
+    objects::create_node(&admin, &objects::node("node-a").with_boot_id("b0000000-0000-4000-8000-000000000007"))
+        .await
+        .unwrap();
     objects::renew_lease(&admin, "node-a").await.unwrap();
     objects::renew_lease(&admin, "node-a").await.unwrap();
     plane.kubectl_with(&["apply", "-f", "-"], STATEFUL_SET).await.unwrap().text().unwrap();
@@ -356,9 +330,7 @@ spec:
 async fn pods_can_be_bound_as_the_scheduler_does() {
     let plane = start().await.unwrap();
     let admin = plane.admin();
-    objects::create_pod(&admin, &objects::pod("default", "p").with_label("app", "p").with_grace(5))
-        .await
-        .unwrap();
+    objects::create_pod(&admin, &objects::pod("default", "p").with_label("app", "p").with_grace(5)).await.unwrap();
     objects::bind_pod(&admin, "default", "p", "anywhere").await.unwrap();
     let pod = pods(&admin, "default").get("p").await.unwrap();
     assert_eq!(pod.spec.unwrap().node_name.as_deref(), Some("anywhere"));

@@ -73,9 +73,7 @@ async fn masters(of: &[&PodSafety]) -> Vec<f64> {
 /// How many writes to pods it sent.
 async fn writes(of: &PodSafety) -> f64 {
     let mut all = 0.0;
-    for labels in
-        [[("verb", "patch"), ("resource", "pods/status")], [("verb", "delete"), ("resource", "pods")]]
-    {
+    for labels in [[("verb", "patch"), ("resource", "pods/status")], [("verb", "delete"), ("resource", "pods")]] {
         all += of.metric("pod_safety_api_requests_total", &labels).await.unwrap();
     }
     all
@@ -86,12 +84,7 @@ async fn start(plane: &ControlPlane, name: &str, kubeconfig: &Path, quarantine: 
 }
 
 /// A process whose death or pause is detected soon.
-async fn start_with_short_lease(
-    plane: &ControlPlane,
-    name: &str,
-    kubeconfig: &Path,
-    quarantine: &str,
-) -> PodSafety {
+async fn start_with_short_lease(plane: &ControlPlane, name: &str, kubeconfig: &Path, quarantine: &str) -> PodSafety {
     let args: Vec<_> = [quarantine].into_iter().chain(SHORT_LEADER_LEASE).collect();
     started(plane, name, kubeconfig, &args).await
 }
@@ -136,11 +129,7 @@ impl Fixture {
     fn the_new_leader_continued_the_quarantine(&self, from: usize, node: &str, reads_wanted: (usize, usize)) {
         let (before, after) = self.writes_nothing_before_and_after_leading(from);
         let reads = |of: &[AuditEntry]| of.iter().filter(|entry| entry.matches("get", "nodes", node)).count();
-        assert_eq!(
-            (reads(&before), reads(&after)),
-            reads_wanted,
-            "a quarantine of its own: {before:#?} {after:#?}"
-        );
+        assert_eq!((reads(&before), reads(&after)), reads_wanted, "a quarantine of its own: {before:#?} {after:#?}");
     }
 }
 
@@ -158,16 +147,14 @@ async fn the_quarantine_survives_and_sigterm_gives_the_lease_back(fixture: &Fixt
     first.is_leader().await.unwrap();
     let mut second = start(plane, "second", &fixture.recorded, "--pod-gc-quarantine=10s").await;
     // It is ready when its watches are synced, which may be before its first read of the lease.
-    let stands_by =
-        async || check_that(second.log_text().contains("leads; this process stands by"), second.log_text());
+    let stands_by = async || check_that(second.log_text().contains("leads; this process stands by"), second.log_text());
     until("the second process finds the lease held", stands_by).await.unwrap();
     assert_eq!(masters(&[&first, &second]).await, [1.0, 0.0]);
 
     let began = Instant::now();
     orphan(api, "survivor").await;
     let read = async || {
-        let reads =
-            fixture.audit.count("get", "nodes", "node-of-survivor").map_err(|error| error.to_string())?;
+        let reads = fixture.audit.count("get", "nodes", "node-of-survivor").map_err(|error| error.to_string())?;
         check_that(reads > 0, "it did not".to_owned())
     };
     until("the standby looks for the node", read).await.unwrap();
@@ -177,10 +164,7 @@ async fn the_quarantine_survives_and_sigterm_gives_the_lease_back(fixture: &Fixt
     assert_eq!(status.code(), Some(0), "{}", first.log_text());
     let spec = released.spec.clone().unwrap();
     let taken = !holder(&released).is_empty() && spec.lease_transitions == Some(1);
-    assert!(
-        taken || (holder(&released).is_empty() && spec.lease_duration_seconds == Some(1)),
-        "{released:?}"
-    );
+    assert!(taken || (holder(&released).is_empty() && spec.lease_duration_seconds == Some(1)), "{released:?}");
     second.is_leader().await.unwrap();
     let (before, _) = fixture.writes_nothing_before_and_after_leading(0);
     let all = before.iter().filter(|entry| entry.matches("get", "leases", "pod-safety")).count();
@@ -200,34 +184,25 @@ async fn a_leader_killed_between_patch_and_delete_is_followed_by_one_that_finish
     let (plane, api) = (&fixture.plane, &fixture.plane.admin());
     let from = fixture.audit.entries().unwrap().len();
     let relay = plane.relay("road-of-the-leader", &fixture.kubeconfig).await.unwrap();
-    let mut leader =
-        start_with_short_lease(plane, "leader", relay.kubeconfig(), "--pod-gc-quarantine=8s").await;
+    let mut leader = start_with_short_lease(plane, "leader", relay.kubeconfig(), "--pod-gc-quarantine=8s").await;
     leader.is_leader().await.unwrap();
-    let mut standby =
-        start_with_short_lease(plane, "standby", &fixture.recorded, "--pod-gc-quarantine=8s").await;
+    let mut standby = start_with_short_lease(plane, "standby", &fixture.recorded, "--pod-gc-quarantine=8s").await;
     orphan(api, "half-done").await;
     let deletion = async || {
         let pod = observe::find_pod(api, "default", "half-done").await.map_err(|error| error.to_string())?;
-        check_that(
-            pod.is_some_and(|pod| pod.metadata.deletion_timestamp.is_some()),
-            "it is not deleted".to_owned(),
-        )
+        check_that(pod.is_some_and(|pod| pod.metadata.deletion_timestamp.is_some()), "it is not deleted".to_owned())
     };
     until("the pod is deleted gracefully", deletion).await.unwrap();
     relay.hold("DELETE /api/v1/namespaces/default/pods/");
-    let marked =
-        async || check_that(phase(api, "half-done").await.as_deref() == Some("Failed"), "not marked");
+    let marked = async || check_that(phase(api, "half-done").await.as_deref() == Some("Failed"), "not marked");
     until("the leader has marked the pod", marked).await.unwrap();
-    until("its deletion is on its way", async || check_that(relay.waiting() > 0, "nothing waits"))
-        .await
-        .unwrap();
+    until("its deletion is on its way", async || check_that(relay.waiting() > 0, "nothing waits")).await.unwrap();
 
     leader.kill_9().unwrap();
     until_gone(api, "half-done").await;
     // The first reads before the graceful deletion and after it, by the standby; the last one by the new leader.
     fixture.the_new_leader_continued_the_quarantine(from, "node-of-half-done", (2, 1));
-    let counted =
-        standby.metric("pod_safety_force_deletes_total", &[("evidence", "NodeGone")]).await.unwrap();
+    let counted = standby.metric("pod_safety_force_deletes_total", &[("evidence", "NodeGone")]).await.unwrap();
     assert_eq!(counted, 1.0);
     // The dead leader's delayed deletion arrives at a new pod of that name.
     let again = objects::pod("default", "half-done").with_phase("Running");
@@ -288,8 +263,7 @@ async fn a_process_waits_for_a_lease_held_by_another(fixture: &Fixture) -> PodSa
 async fn an_outage_longer_than_the_renew_deadline_ends_the_term(plane: &ControlPlane, kubeconfig: &Path) {
     let api = &plane.admin();
     let relay = plane.relay("road-to-cut", kubeconfig).await.unwrap();
-    let mut isolated =
-        start_with_short_lease(plane, "isolated", relay.kubeconfig(), "--pod-gc-quarantine=6s").await;
+    let mut isolated = start_with_short_lease(plane, "isolated", relay.kubeconfig(), "--pod-gc-quarantine=6s").await;
     isolated.is_leader().await.unwrap();
     let mut other = start_with_short_lease(plane, "other", kubeconfig, "--pod-gc-quarantine=6s").await;
     orphan(api, "cut-off").await;

@@ -169,9 +169,7 @@ async fn pod_safety_deletes_gracefully_first_if_the_lease_is_collected_with_the_
     })
     .await
     .unwrap();
-    let forced = pod_safety
-        .metric("pod_gc_collector_force_delete_pods_total", &[("reason", "orphaned")])
-        .await
-        .unwrap();
+    let forced =
+        pod_safety.metric("pod_gc_collector_force_delete_pods_total", &[("reason", "orphaned")]).await.unwrap();
     assert_eq!(forced, 0.0, "no pod was force deleted");
 }

@@ -20,8 +20,7 @@ const QUARANTINE: Duration = Duration::from_secs(6);
 async fn pods_of_vanished_nodes() {
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     let kubeconfig = plane.install_pod_safety().await.unwrap();
-    let mut pod_safety =
-        plane.pod_safety("pod-safety", &kubeconfig, ["--pod-gc-quarantine=6s"]).await.unwrap();
+    let mut pod_safety = plane.pod_safety("pod-safety", &kubeconfig, ["--pod-gc-quarantine=6s"]).await.unwrap();
     pod_safety.ready().await.unwrap();
     pod_safety.is_leader().await.unwrap();
     let (api, pod_safety) = (&plane.admin(), &pod_safety);
@@ -38,12 +37,8 @@ async fn pods_of_vanished_nodes() {
         pods_bound_to_a_node_that_never_existed_are_removed(api),
     ];
     // Force deletes are counted like in kube-controller-manager.
-    let all = pod_safety
-        .metric("pod_gc_collector_force_delete_pods_total", &[("reason", "orphaned")])
-        .await
-        .unwrap();
-    let proved =
-        pod_safety.metric("pod_safety_force_deletes_total", &[("evidence", "NodeGone")]).await.unwrap();
+    let all = pod_safety.metric("pod_gc_collector_force_delete_pods_total", &[("reason", "orphaned")]).await.unwrap();
+    let proved = pod_safety.metric("pod_safety_force_deletes_total", &[("evidence", "NodeGone")]).await.unwrap();
     assert!(all >= 9.0 && all == proved, "{all} {proved}");
     let errors = pod_safety.metric("pod_gc_collector_force_delete_pod_errors_total", &[]).await.unwrap();
     assert_eq!(errors, 0.0);
@@ -72,10 +67,7 @@ async fn until_gone(api: &Client, names: &[&str]) {
     }
 }
 
-async fn each_kind_of_pod_is_removed_after_the_quarantine_and_not_before(
-    api: &Client,
-    pod_safety: &PodSafety,
-) {
+async fn each_kind_of_pod_is_removed_after_the_quarantine_and_not_before(api: &Client, pod_safety: &PodSafety) {
     let node = "node-kinds";
     let pods = [
         running("kinds-running", node),
@@ -111,8 +103,7 @@ async fn a_pod_kept_by_a_finalizer_has_the_condition_of_kcm_and_gets_no_more_wri
     pod_safety: &PodSafety,
 ) {
     let (node, finalizer) = ("node-finalizer", "example.com/hold");
-    let done =
-        objects::pod("shop", "kept-done").on_node(node).with_phase("Succeeded").with_finalizer(finalizer);
+    let done = objects::pod("shop", "kept-done").on_node(node).with_phase("Succeeded").with_finalizer(finalizer);
     node_with(api, node, &[running("kept", node).with_finalizer(finalizer), done]).await;
     observe::delete_node(api, node).await.unwrap();
     let message = pod_safety.until_held("kept", "Finalizers").await.unwrap();
@@ -260,8 +251,7 @@ async fn bug_a_kubelet_that_starts_a_container_lost_its_pod(api: &Client, pod_sa
     let node = "node-busy";
     node_with(api, node, &[running("busy", node)]).await;
     let report = |name: &str, state: Value| json!({ "name": name, "ready": false, "restartCount": 0, "image": "i", "imageID": "", "state": state });
-    let reports =
-        json!([report("main", json!({ "running": {} })), report("pulled", json!({ "waiting": {} }))]);
+    let reports = json!([report("main", json!({ "running": {} })), report("pulled", json!({ "waiting": {} }))]);
     let container_statuses = serde_json::from_value(reports).unwrap();
     let status = PodStatus { container_statuses, ..PodStatus::default() };
     objects::set_pod_status(api, "shop", "busy", &status).await.unwrap();

@@ -10,8 +10,8 @@ mod requested;
 mod volumes;
 
 use admission::{
-    ADMIN, ALL_VERBS, CLOUD, DELETER, DEV, EXEMPT, Fixture, KARPENTER, KUBELET, OPERATOR, OTHER_KUBELET,
-    POD_GC, POD_SAFETY, REASON, STATEFUL_SETS, fixture, until_they_hold,
+    ADMIN, ALL_VERBS, CLOUD, DELETER, DEV, EXEMPT, Fixture, KARPENTER, KUBELET, OPERATOR, OTHER_KUBELET, POD_GC,
+    POD_SAFETY, REASON, STATEFUL_SETS, fixture, until_they_hold,
 };
 use pod_safety_control_plane::{check_that, observe, until};
 use serde_json::{Value, json};
@@ -49,8 +49,7 @@ async fn force_deletes_are_denied_without_evidence_or_breakglass() {
 const FORCE: &[&str] = &["--force", "--grace-period=0", "--wait=false"];
 
 /// User; whether of a StatefulSet; its grace period; a reason on it; the method; the denying policy.
-type Deletion =
-    (&'static str, bool, i64, Option<&'static str>, &'static [&'static str], Option<&'static str>);
+type Deletion = (&'static str, bool, i64, Option<&'static str>, &'static [&'static str], Option<&'static str>);
 
 async fn deletions(fixture: &Fixture) {
     let refused = Some("force-delete");
@@ -93,8 +92,7 @@ async fn deletions(fixture: &Fixture) {
             refusal,
         );
     }
-    let why =
-        fixture.run(DEV, &[&["delete", "pod", "force-0"][..], FORCE].concat(), &Value::Null).await.stderr;
+    let why = fixture.run(DEV, &[&["delete", "pod", "force-0"][..], FORCE].concat(), &Value::Null).await.stderr;
     for words in [
         "node w1 has not reported that its containers terminated",
         "StatefulSet db would start another force-0",
@@ -271,11 +269,9 @@ async fn stateful_sets(fixture: &Fixture) {
         Fixture::check_answer(&format!("StatefulSet {number}: {user} {grace} {reason:?}"), &output, refusal);
     }
     // An existing StatefulSet can be scaled, and a valid one cannot be made worse.
-    let zero =
-        json!({ "spec": { "template": { "spec": { "terminationGracePeriodSeconds": 0 } } } }).to_string();
-    let scaled = fixture
-        .run(DEV, &["patch", "statefulset", "set-3", "-p", r#"{"spec":{"replicas":2}}"#], &Value::Null)
-        .await;
+    let zero = json!({ "spec": { "template": { "spec": { "terminationGracePeriodSeconds": 0 } } } }).to_string();
+    let scaled =
+        fixture.run(DEV, &["patch", "statefulset", "set-3", "-p", r#"{"spec":{"replicas":2}}"#], &Value::Null).await;
     Fixture::check_answer("scaling", &scaled, None);
     let worse = fixture.run(DEV, &["patch", "statefulset", "set-1", "-p", &zero], &Value::Null).await;
     Fixture::check_answer("taking the grace", &worse, Some("stateful-set-grace"));
@@ -289,9 +285,8 @@ async fn in_audit_mode_it_warns_and_allows() {
     until("who asks is warned", async || {
         let force = ["delete", "pod", "probe", "--force", "--grace-period=0", "--dry-run=server"];
         let output = fixture.run(DEV, &force, &Value::Null).await;
-        let warned = output
-            .stderr
-            .contains("Validation failed for ValidatingAdmissionPolicy 'pod-safety-force-delete'");
+        let warned =
+            output.stderr.contains("Validation failed for ValidatingAdmissionPolicy 'pod-safety-force-delete'");
         check_that(warned && output.status.success(), format!("{output:?}"))
     })
     .await
@@ -301,11 +296,7 @@ async fn in_audit_mode_it_warns_and_allows() {
     assert!(observe::find_pod(&fixture.plane.admin(), "default", "probe").await.unwrap().is_none());
     let other = json!({ "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceEvidence", "metadata": { "name": "forged-xxxxx" },
         "spec": { "node": { "name": "w1", "uid": "u", "bootID": "b" }, "kind": "Asserted", "by": "operator", "reason": "r" } });
-    Fixture::check_answer(
-        "forged",
-        &fixture.run(DEV, &["create", "-f", "-"], &other).await,
-        Some("evidence"),
-    );
+    Fixture::check_answer("forged", &fixture.run(DEV, &["create", "-f", "-"], &other).await, Some("evidence"));
 }
 
 /// kube-controller-manager's pod garbage collector, with its own account: it trusts the taint and is denied; pod-safety does the same with
@@ -321,8 +312,7 @@ async fn kcm_pod_gc_removes_nothing_without_evidence() {
     fixture.pod("db-0", true, 30, None).await;
     fixture.run(DEV, &["delete", "pod", "db-0", "--wait=false"], &Value::Null).await.text().unwrap();
     let accounts = ["--use-service-account-credentials=true"];
-    let controllers =
-        "pod-garbage-collector-controller,serviceaccount-token-controller,serviceaccount-controller";
+    let controllers = "pod-garbage-collector-controller,serviceaccount-token-controller,serviceaccount-controller";
     let kcm = fixture.plane.kube_controller_manager(controllers, &accounts).await.unwrap();
     until("it tries, and is refused", async || {
         let page = kcm.metrics().await.map_err(|error| error.to_string())?;

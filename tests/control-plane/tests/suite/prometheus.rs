@@ -52,8 +52,7 @@ async fn prometheus_scrapes_the_binary_and_promtool_reports_no_problem() {
     let page = pod_safety.get("/metrics").await.unwrap();
     promtool.stdin.take().unwrap().write_all(page.body.as_bytes()).await.unwrap();
     let output = promtool.wait_with_output().await.unwrap();
-    let said =
-        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.trim().is_empty(), "{said}");
 
     let (prometheus, pod_safety) = (Prometheus::start(&plane).await, [pod_safety]);
@@ -85,22 +84,11 @@ impl Fixture {
         let switch = rigs.file("liar.power");
         std::fs::write(&switch, "on").unwrap();
         let plane = ControlPlane::start(Options::default()).await.unwrap();
-        let (kubeconfig, prometheus) =
-            (plane.install_pod_safety().await.unwrap(), Prometheus::start(&plane).await);
+        let (kubeconfig, prometheus) = (plane.install_pod_safety().await.unwrap(), Prometheus::start(&plane).await);
         let kubelets = Kubelets::start(&plane.admin()).await;
         plane.namespace(NAMESPACE).await.unwrap();
         let (pod_safety, agents) = (Vec::new(), rigs.agents());
-        Self {
-            plane,
-            kubeconfig,
-            prometheus,
-            pod_safety,
-            kubelets,
-            agents,
-            switch,
-            replayed: None,
-            _rigs: rigs,
-        }
+        Self { plane, kubeconfig, prometheus, pod_safety, kubelets, agents, switch, replayed: None, _rigs: rigs }
     }
 
     /// Starts another process.
@@ -252,8 +240,7 @@ fn rows(pages: &str) -> BTreeSet<String> {
     let labels = |name: &str, kind: &str| {
         let sample = if kind == "histogram" { format!("{name}_count") } else { name.to_owned() };
         let series = pages.lines().filter_map(|line| line.strip_prefix(&sample)?.strip_prefix('{'));
-        let words =
-            series.flat_map(|rest| rest.split("=\"").filter_map(|part| part.rsplit([',', '"']).next()));
+        let words = series.flat_map(|rest| rest.split("=\"").filter_map(|part| part.rsplit([',', '"']).next()));
         let labels: BTreeSet<_> =
             words.filter(|word| word.chars().all(|c| c.is_ascii_lowercase()) && !word.is_empty()).collect();
         labels.into_iter().collect::<Vec<_>>().join(", ")
@@ -271,11 +258,9 @@ async fn docs_list_all_metrics(fixture: &Fixture) {
         pages += &pod_safety.get("/metrics").await.unwrap().body;
     }
     let docs = std::fs::read_to_string(repository().join("docs/metrics.md")).unwrap();
-    let listed: BTreeSet<_> =
-        docs.lines().filter(|line| line.starts_with("| `")).map(str::to_owned).collect();
+    let listed: BTreeSet<_> = docs.lines().filter(|line| line.starts_with("| `")).map(str::to_owned).collect();
     let there = rows(&pages);
-    let (lacks, has): (Vec<_>, Vec<_>) =
-        (there.difference(&listed).collect(), listed.difference(&there).collect());
+    let (lacks, has): (Vec<_>, Vec<_>) = (there.difference(&listed).collect(), listed.difference(&there).collect());
     assert!(lacks.is_empty() && has.is_empty(), "docs/metrics.md lacks {lacks:#?}\nand has {has:#?}");
 }
 

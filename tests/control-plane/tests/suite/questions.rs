@@ -36,8 +36,7 @@ async fn node(plane: &ControlPlane, name: &str, ready: &str) {
 /// A pod of the StatefulSet `orders` in this namespace.
 pub(crate) async fn pod(plane: &ControlPlane, namespace: &str, name: &str, on: &str) {
     let owner = workloads::put(&plane.admin(), STATEFUL_SET, namespace, "orders", 2, None).await.unwrap();
-    let pod =
-        objects::pod(namespace, name).on_node(on).with_grace(1).controlled_by(owner).with_phase("Running");
+    let pod = objects::pod(namespace, name).on_node(on).with_grace(1).controlled_by(owner).with_phase("Running");
     objects::create_pod(&plane.admin(), &pod).await.unwrap();
     let running = json!({ "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }], "containerStatuses": [{ "name": "main",
         "image": "i", "imageID": "i", "ready": true, "restartCount": 0, "state": { "running": {} } }] });
@@ -82,12 +81,9 @@ async fn explain_names_what_is_stuck_and_why() {
 
 async fn explain_describes_the_blocked_pod(plane: &ControlPlane) {
     let text = ends_with(plane, 3, &["explain", "pod", "-n", NS, "orders-1"]).await;
-    for expected in [
-        "Blocked (NoEvidence)",
-        "Node lost is unreachable",
-        "a person confirmed",
-        "pod-safety confirm-down lost",
-    ] {
+    for expected in
+        ["Blocked (NoEvidence)", "Node lost is unreachable", "a person confirmed", "pod-safety confirm-down lost"]
+    {
         assert!(text.contains(expected), "{expected}: not in\n{text}");
     }
     let same = ends_with(plane, 0, &["explain", "po/orders-1", "-n", NS, "--exit-zero"]).await;
@@ -138,17 +134,10 @@ async fn the_web_ui_shows_the_same(plane: &ControlPlane) {
     let mut browser = Browser::start();
     for (fragment, expected) in [
         ("", ["NEEDS A PERSON", "shop/orders-1", "proof that lost stopped"]),
-        (
-            "#pod/shop/orders-1",
-            ["PROOF THAT IT STOPPED", "Node lost is unreachable", "pod-safety confirm-down lost"],
-        ),
+        ("#pod/shop/orders-1", ["PROOF THAT IT STOPPED", "Node lost is unreachable", "pod-safety confirm-down lost"]),
         (
             "#persistentvolumeclaim/shop/stock",
-            [
-                "bound to persistentvolume/pv-1",
-                "has it mounted (volumesInUse)",
-                "pod-safety explain node lost",
-            ],
+            ["bound to persistentvolume/pv-1", "has it mounted (volumesInUse)", "pod-safety explain node lost"],
         ),
         ("#node/nosuch", ["No answer", "there is no node nosuch", "NEEDS A PERSON"]),
     ] {
@@ -162,10 +151,7 @@ async fn the_web_ui_shows_the_same(plane: &ControlPlane) {
     }
     let stranger =
         plane.start_pod_safety_once(&plane.admin_kubeconfig(), &["ui", "--address=0.0.0.0:0"]).await.unwrap();
-    assert!(
-        stranger.stderr.contains("--address=0.0.0.0:0 can be reached from other machines"),
-        "{stranger:?}"
-    );
+    assert!(stranger.stderr.contains("--address=0.0.0.0:0 can be reached from other machines"), "{stranger:?}");
 }
 
 /// In a pod the service account had precedence over `$KUBECONFIG`, kubectl's flags were rejected before the subcommand, and no page named
@@ -175,17 +161,12 @@ async fn bug_commands_use_the_context_of_kubectl_and_print_it(plane: &ControlPla
         let mut command = Command::new(binary().await.unwrap());
         command.env("KUBERNETES_SERVICE_HOST", "127.0.0.1").env("KUBERNETES_SERVICE_PORT", "1");
         let output = command.env("KUBECONFIG", plane.admin_kubeconfig()).args(args).output().await.unwrap();
-        (
-            output.status.code(),
-            String::from_utf8(output.stdout).unwrap(),
-            String::from_utf8(output.stderr).unwrap(),
-        )
+        (output.status.code(), String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
     };
     let (code, printed, _) = in_a_pod(&["status"]).await;
     assert_eq!(code, Some(3), "{printed}");
     let context = printed.strip_prefix("Cluster: context ").and_then(|rest| rest.split(',').next()).unwrap();
-    let (code, printed, _) =
-        in_a_pod(&["--context", context, "--request-timeout=20s", "status", "-o", "json"]).await;
+    let (code, printed, _) = in_a_pod(&["--context", context, "--request-timeout=20s", "status", "-o", "json"]).await;
     let status: Value = serde_json::from_str(&printed).unwrap();
     assert_eq!((code, &status["cluster"]["context"]), (Some(3), &json!(context)));
     let (code, printed, _) = in_a_pod(&["--as", "anna", "status"]).await;
@@ -203,9 +184,7 @@ async fn bug_a_reporting_node_is_fenced_only_after_a_prompt(plane: &ControlPlane
         "spec": { "levels": devices } });
     apply(plane, &policy).await;
     let fences = async || plane.kubectl(&["get", "nodefences", "-o", "name"]).await.unwrap().text().unwrap();
-    for (code, confirm) in
-        [(1, None), (4, Some("--confirm=switch off lost")), (0, Some("--confirm=switch off well"))]
-    {
+    for (code, confirm) in [(1, None), (4, Some("--confirm=switch off lost")), (0, Some("--confirm=switch off well"))] {
         assert_eq!(fences().await, "", "nothing was written");
         let args: Vec<&str> = ["fence", "well", "--reason=typo"].into_iter().chain(confirm).collect();
         let output = run(plane, &plane.admin_kubeconfig(), &args).await;
@@ -269,10 +248,7 @@ async fn missing_or_ambiguous_objects_are_one_sentence(plane: &ControlPlane) {
     ] {
         let output = run(plane, &plane.admin_kubeconfig(), args).await;
         assert_eq!(output.status.code(), Some(code), "{args:?} {output:?}");
-        assert!(
-            output.stderr.contains(expected) && output.stderr.trim().lines().count() == 1,
-            "{args:?} {output:?}"
-        );
+        assert!(output.stderr.contains(expected) && output.stderr.trim().lines().count() == 1, "{args:?} {output:?}");
     }
 }
 
@@ -290,9 +266,7 @@ async fn limited_rights_give_partial_answers(plane: &ControlPlane) {
         if output.status.code() == Some(6) { Ok(output.stdout) } else { Err(output.stderr) }
     });
     let answer = answer.await.unwrap();
-    for expected in
-        ["Unknown (NotRead)", "You may list pods only in namespace shop", "You may not list nodes"]
-    {
+    for expected in ["Unknown (NotRead)", "You may list pods only in namespace shop", "You may not list nodes"] {
         assert!(answer.contains(expected), "{expected}: not in\n{answer}");
     }
 }
@@ -317,10 +291,7 @@ async fn bug_unknown_facts_are_not_green_without_rights(plane: &ControlPlane) {
     assert!(status.contains("not checked") && !status.contains("Nothing needs a person"), "{status}");
     let pod = run(plane, &anna, &["explain", "pod", "-n", NS, "orders-0"]).await;
     assert_eq!(pod.status.code(), Some(1), "{pod:?}");
-    assert!(
-        pod.stderr.contains("it is not known whether there is a pod orders-0 in namespace shop"),
-        "{pod:?}"
-    );
+    assert!(pod.stderr.contains("it is not known whether there is a pod orders-0 in namespace shop"), "{pod:?}");
 }
 
 /// The earlier output remains, and the command continues by itself.
@@ -329,17 +300,12 @@ async fn a_watching_command_reports_an_unavailable_api_server(plane: &mut Contro
     let kubeconfig = kubeconfig.to_str().unwrap();
     let args = ["explain", "pod", "-n", NS, "orders-1", "-w", "--kubeconfig", kubeconfig];
     let mut watch = plane.program("watch", &binary().await.unwrap(), args, &[]).unwrap();
-    for expected in ["pod/shop/orders-1 Blocked (NoEvidence)", "Trying again", "the API server answers again"]
-    {
+    for expected in ["pod/shop/orders-1 Blocked (NoEvidence)", "Trying again", "the API server answers again"] {
         if expected == "Trying again" {
             plane.stop_apiserver().unwrap();
             for command in ["status", "doctor"] {
                 let output = run(plane, &plane.admin_kubeconfig(), &[command]).await;
-                assert_eq!(
-                    (output.status.code(), output.stdout.as_str()),
-                    (Some(1), ""),
-                    "{command}: {output:?}"
-                );
+                assert_eq!((output.status.code(), output.stdout.as_str()), (Some(1), ""), "{command}: {output:?}");
             }
         } else if expected.ends_with("answers again") {
             plane.start_apiserver().await.unwrap();

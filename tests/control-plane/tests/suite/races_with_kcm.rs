@@ -46,8 +46,7 @@ async fn replace(api: &Client, namespace: &str, name: &str) -> Pod {
 /// Checks a moment later; an existing pod must be the new one, and unchanged.
 async fn check_replacement(api: &Client, new: &Pod) -> NewPod {
     tokio::time::sleep(AFTERMATH).await;
-    let (namespace, name) =
-        (new.metadata.namespace.as_deref().unwrap(), new.metadata.name.as_deref().unwrap());
+    let (namespace, name) = (new.metadata.namespace.as_deref().unwrap(), new.metadata.name.as_deref().unwrap());
     match observe::find_pod(api, namespace, name).await.unwrap() {
         None => NewPod::Killed,
         Some(existing) => {
@@ -138,8 +137,7 @@ async fn kcm_also_kills_replacements_by_its_own_slowness_live() {
     let replaced = observe::pod_names(api, "default").await.unwrap().len();
     // Observed each time: about one a second, the rate of its client.
     until("one of those that run is killed", async || {
-        let running_count =
-            observe::pod_names(api, "default").await.map_err(|error| format!("{error:?}"))?.len();
+        let running_count = observe::pod_names(api, "default").await.map_err(|error| format!("{error:?}"))?.len();
         check_that(running_count < replaced, format!("{running_count} of {replaced} live"))
     })
     .await

@@ -24,8 +24,7 @@ fn rights(namespace: &str, rules: Option<Vec<PolicyRule>>) -> Vec<Right> {
     for rule in rules.unwrap_or_default() {
         let names = rule.resource_names.unwrap_or_else(|| vec![String::new()]);
         for resource in rule.resources.unwrap_or_default() {
-            for (name, verb) in names.iter().flat_map(|name| rule.verbs.iter().map(move |verb| (name, verb)))
-            {
+            for (name, verb) in names.iter().flat_map(|name| rule.verbs.iter().map(move |verb| (name, verb))) {
                 all.push((namespace.to_owned(), resource.clone(), name.clone(), verb.clone()));
             }
         }
@@ -39,9 +38,7 @@ async fn granted(api: &Client) -> BTreeSet<Right> {
         let cluster = Api::<ClusterRole>::all(api.clone()).get(name).await.unwrap();
         all.extend(rights("", cluster.rules));
     }
-    for (namespace, name) in
-        [("kube-node-lease", "pod-safety-heartbeats"), ("kube-system", "pod-safety-leader")]
-    {
+    for (namespace, name) in [("kube-node-lease", "pod-safety-heartbeats"), ("kube-system", "pod-safety-leader")] {
         let role = Api::<Role>::namespaced(api.clone(), namespace).get(name).await.unwrap();
         all.extend(rights(namespace, role.rules));
     }
@@ -59,9 +56,8 @@ fn used(audit: &AuditLog) -> BTreeSet<Right> {
         (namespace, resource, if named { entry.name } else { String::new() }, entry.verb)
     };
     // Custom resources of pod-safety have separate roles and suites: tests/fencing.rs, tests/drivers.rs.
-    let own_kind = |resource: &str| {
-        ["fence", "nodefences", "podsafety"].iter().any(|own_kind| resource.starts_with(own_kind))
-    };
+    let own_kind =
+        |resource: &str| ["fence", "nodefences", "podsafety"].iter().any(|own_kind| resource.starts_with(own_kind));
     // Every authenticated user may run discovery and self subject reviews.
     let entries = audit.entries().unwrap().into_iter().filter(|entry| {
         !entry.resource.is_empty() && !entry.resource.starts_with("selfsubject") && !own_kind(&entry.resource)
@@ -99,8 +95,7 @@ async fn every_right_is_used_and_none_is_missing() {
     let replace = ["--mode=replace", "--node-monitor-grace-period=2s"];
     let mut pod_safety = plane.leading_pod_safety(&kubeconfig, replace).await.unwrap();
     let calculated = async || {
-        let status =
-            budgets::budget_status(api, "budgeted", "fleet").await.map_err(|error| format!("{error:?}"))?;
+        let status = budgets::budget_status(api, "budgeted", "fleet").await.map_err(|error| format!("{error:?}"))?;
         check_that((status.desired, status.observed) == (2, status.generation), status.to_string())
     };
     until("the budget of the fleet is calculated", calculated).await.unwrap();
@@ -142,8 +137,7 @@ async fn observe_mode_writes_nothing(plane: &ControlPlane, audit: &AuditLog, kub
     assert!(listed.iter().any(|entry| entry.verb == "list" && entry.resource == "pods"), "{listed:?}");
     tokio::time::sleep(Duration::from_secs(1)).await;
     let entries = audit.entries().unwrap();
-    let writes: Vec<_> =
-        entries.iter().filter(|entry| !["get", "list", "watch"].contains(&&*entry.verb)).collect();
+    let writes: Vec<_> = entries.iter().filter(|entry| !["get", "list", "watch"].contains(&&*entry.verb)).collect();
     assert!(writes.is_empty(), "{writes:?}");
     assert_eq!(observe::pod_names(api, "default").await.unwrap(), ["orphan"]);
     observer.terminate().await.unwrap();
@@ -200,8 +194,7 @@ async fn a_forbidden_kind_is_named_and_the_others_go_on() {
     );
     let decisions = pod_safety.debug("/debug/decisions").await.unwrap()["holds"].to_string();
     assert!(decisions.contains("leases are not listed yet"), "{decisions}");
-    let errors =
-        pod_safety.metric("pod_safety_cache_watch_failures_total", &[("error", "forbidden")]).await.unwrap();
+    let errors = pod_safety.metric("pod_safety_cache_watch_failures_total", &[("error", "forbidden")]).await.unwrap();
     assert!(errors >= 2.0);
 
     plane.install_pod_safety().await.unwrap();

@@ -69,8 +69,7 @@ const DIFFERENCES: [(&str, &str, &str, &str); 10] = [
 
 fn differences() -> Vec<Difference> {
     let rows = DIFFERENCES.iter();
-    rows.map(|(line, why, kcm, pod_safety)| differs((ALL, ALL), why, &[line], &[kcm], &[pod_safety]))
-        .collect()
+    rows.map(|(line, why, kcm, pod_safety)| differs((ALL, ALL), why, &[line], &[kcm], &[pod_safety])).collect()
 }
 
 /// Conditions differ with the outcomes; but both sides mark the pod whose deletion is denied.
@@ -81,18 +80,12 @@ fn differs_in_outcome(_: &str, line: &str) -> bool {
 
 fn history() -> History<Act> {
     let steps = vec![Step { name: ALL.to_owned(), acts: acts(), expected: SAME }];
-    History {
-        name: "taint-eviction",
-        steps,
-        differences: differences(),
-        is_drawn_by_chance: differs_in_outcome,
-    }
+    History { name: "taint-eviction", steps, differences: differences(), is_drawn_by_chance: differs_in_outcome }
 }
 
 /// The pods, the taints, and the changes while toleration periods run.
 fn acts() -> Vec<Act> {
-    let (ever, secs) =
-        (|key| TolerationSpec(key, "", None), |key, seconds| TolerationSpec(key, "", Some(seconds)));
+    let (ever, secs) = (|key| TolerationSpec(key, "", None), |key, seconds| TolerationSpec(key, "", Some(seconds)));
     let on = |node, name, tolerations: &[TolerationSpec]| Act::Pod(node, name, tolerations.to_vec());
     let mut acts = vec![
         on("across", "across", &[secs("k", ACROSS)]),
@@ -131,18 +124,11 @@ fn acts() -> Vec<Act> {
         Act::Taint("spared", &[]),
         Act::Vanish("vanished"),
     ]);
-    for (name, bears) in
-        [("pardoned", ever("k")), ("shortened", secs("k", 2)), ("lengthened", secs("k", 300))]
-    {
+    for (name, bears) in [("pardoned", ever("k")), ("shortened", secs("k", 2)), ("lengthened", secs("k", 300))] {
         // The next taint is not about them.
         acts.extend([Act::Tolerate(name, bears), Act::Tolerate(name, ever("m"))]);
     }
-    acts.extend([
-        Act::AlsoTaint("changing", "m"),
-        Act::AlsoTaint("narrowing", "m"),
-        Act::WaitShort,
-        Act::Allow,
-    ]);
+    acts.extend([Act::AlsoTaint("changing", "m"), Act::AlsoTaint("narrowing", "m"), Act::WaitShort, Act::Allow]);
     acts
 }
 

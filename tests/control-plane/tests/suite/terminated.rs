@@ -27,8 +27,7 @@ fn evicted(namespace: &str, name: &str) -> Pod {
 
 /// As reported by its kubelet, whatever phase another client wrote.
 fn with_running_container(mut pod: Pod) -> Pod {
-    let state =
-        ContainerState { running: Some(ContainerStateRunning::default()), ..ContainerState::default() };
+    let state = ContainerState { running: Some(ContainerStateRunning::default()), ..ContainerState::default() };
     let report = ContainerStatus {
         name: "main".to_owned(),
         image: "registry.example/main:1".to_owned(),
@@ -70,9 +69,7 @@ async fn six_terminated(api: &Client, namespace: &str) {
         }
         tokio::time::sleep(NEXT_SECOND).await;
     }
-    objects::create_pod(api, &objects::pod(namespace, "runs").on_node("worker").with_phase("Running"))
-        .await
-        .unwrap();
+    objects::create_pod(api, &objects::pod(namespace, "runs").on_node("worker").with_phase("Running")).await.unwrap();
 }
 
 /// The order of their removal; pods of the same second are removed by name.
@@ -92,8 +89,7 @@ async fn kcm_collects_them_in_that_order_live() {
     six_terminated(api, "kcm").await;
     for (threshold, remaining) in REMAINING {
         let flag = format!("--terminated-pod-gc-threshold={threshold}");
-        let _kcm =
-            plane.kube_controller_manager("pod-garbage-collector-controller", &[&*flag]).await.unwrap();
+        let _kcm = plane.kube_controller_manager("pod-garbage-collector-controller", &[&*flag]).await.unwrap();
         observe::remaining_pod(api, "kcm", remaining).await.unwrap();
     }
 }
@@ -110,8 +106,7 @@ async fn collects_the_same_pods_as_kcm() {
         let flag = format!("--terminated-pod-gc-threshold={threshold}");
         let mut pod_safety = plane.pod_safety("pod-safety", &kubeconfig, [flag]).await.unwrap();
         observe::remaining_pod(api, "ours", remaining).await.unwrap();
-        let counted =
-            pod_safety.metric("pod_gc_collector_force_delete_pods_total", &[("reason", "terminated")]);
+        let counted = pod_safety.metric("pod_gc_collector_force_delete_pods_total", &[("reason", "terminated")]);
         assert!(counted.await.unwrap() >= 1.0);
         pod_safety.terminate().await.unwrap();
     }
@@ -121,18 +116,13 @@ async fn collects_the_same_pods_as_kcm() {
     a_pod_that_others_marked_failed_stays_while_it_runs(&plane, api, &kubeconfig).await;
 }
 
-async fn a_pod_that_others_marked_failed_stays_while_it_runs(
-    plane: &ControlPlane,
-    api: &Client,
-    kubeconfig: &Path,
-) {
+async fn a_pod_that_others_marked_failed_stays_while_it_runs(plane: &ControlPlane, api: &Client, kubeconfig: &Path) {
     plane.namespace("lies").await.unwrap();
     let lie = with_running_container(terminated("lies", "a-lie", "Failed"));
     objects::create_pod(api, &lie).await.unwrap();
     tokio::time::sleep(NEXT_SECOND).await;
     objects::create_pod(api, &terminated("lies", "b-truth", "Failed")).await.unwrap();
-    let pod_safety =
-        plane.pod_safety("pod-safety", kubeconfig, ["--terminated-pod-gc-threshold=1"]).await.unwrap();
+    let pod_safety = plane.pod_safety("pod-safety", kubeconfig, ["--terminated-pod-gc-threshold=1"]).await.unwrap();
     // The younger one is removed instead.
     observe::remaining_pod(api, "lies", &["a-lie"]).await.unwrap();
     objects::create_pod(api, &terminated("lies", "c-truth", "Failed")).await.unwrap();

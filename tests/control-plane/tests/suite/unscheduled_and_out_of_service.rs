@@ -56,8 +56,7 @@ async fn assert_released_but_kept(api: &Client, pod_safety: &PodSafety, name: &s
     assert_eq!(status.phase.as_deref(), Some("Failed"));
     let conditions = status.conditions.unwrap_or_default();
     assert!(!conditions.iter().any(|condition| condition.type_ == "DisruptionTarget"), "{conditions:?}");
-    let counted =
-        pod_safety.metric("pod_gc_collector_force_delete_pods_total", &[("reason", reason)]).await.unwrap();
+    let counted = pod_safety.metric("pod_gc_collector_force_delete_pods_total", &[("reason", reason)]).await.unwrap();
     assert!(counted >= 1.0, "{reason}: {counted}");
 }
 
@@ -133,7 +132,6 @@ async fn a_trusted_taint_on_a_not_ready_node_releases_terminating_pods(api: &Cli
     assert_released_but_kept(api, pod_safety, "off-kept", "out-of-service").await;
     let message = observe::event(api, "default", "off-ends", "ForceDeleted").await.unwrap();
     assert!(message.contains("--trust-out-of-service-taint accepts as proof"), "{message}");
-    let proved =
-        pod_safety.metric("pod_safety_force_deletes_total", &[("evidence", "Asserted")]).await.unwrap();
+    let proved = pod_safety.metric("pod_safety_force_deletes_total", &[("evidence", "Asserted")]).await.unwrap();
     assert_eq!(proved, 3.0);
 }

@@ -85,8 +85,7 @@ async fn program_chart_and_docs_name_the_versions_that_are_tested() {
     let (oldest, newest) = (minors[0], *minors.last().unwrap());
     assert_eq!(minors, (oldest..=newest).collect::<Vec<_>>(), "one of each minor version");
 
-    let chart: Value =
-        serde_saphyr::from_str(&std::fs::read_to_string(chart().join("Chart.yaml")).unwrap()).unwrap();
+    let chart: Value = serde_saphyr::from_str(&std::fs::read_to_string(chart().join("Chart.yaml")).unwrap()).unwrap();
     assert_eq!(chart["kubeVersion"], format!(">=1.{oldest}.0-0"));
 
     let output = std::process::Command::new(binary().await.unwrap()).arg("version").output().unwrap();
@@ -96,8 +95,7 @@ async fn program_chart_and_docs_name_the_versions_that_are_tested() {
     let install = document("install.md");
     assert!(install.contains(&format!("For Kubernetes 1.{oldest} to 1.{newest} ")));
     let matrix = document("kubernetes-versions.md");
-    let rows: Vec<&str> =
-        matrix.lines().filter_map(|line| line.strip_prefix("| 1.")?.split(' ').next()).collect();
+    let rows: Vec<&str> = matrix.lines().filter_map(|line| line.strip_prefix("| 1.")?.split(' ').next()).collect();
     let expected: Vec<&str> = versions.iter().map(|version| version.trim_start_matches("1.")).collect();
     assert_eq!(rows, expected, "rows of docs/kubernetes-versions.md");
 }

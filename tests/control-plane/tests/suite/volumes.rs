@@ -21,9 +21,7 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::core::v1::Pod;
 use pod_safety_control_plane::objects::{self as pods, PodExt as _};
 use pod_safety_control_plane::rigs::Rigs;
-use pod_safety_control_plane::{
-    AuditEntry, AuditLog, Component, ControlPlane, PodSafety, check_that, observe, until,
-};
+use pod_safety_control_plane::{AuditEntry, AuditLog, Component, ControlPlane, PodSafety, check_that, observe, until};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -63,10 +61,7 @@ async fn fixture(more: &[&str]) -> Fixture {
     let controllers =
         "persistentvolume-attach-detach-controller,statefulset-controller,persistentvolume-binder-controller";
     let components = [
-        plane
-            .kube_controller_manager(controllers, &["--attach-detach-reconcile-sync-period=2s"])
-            .await
-            .unwrap(),
+        plane.kube_controller_manager(controllers, &["--attach-detach-reconcile-sync-period=2s"]).await.unwrap(),
         plane.kube_scheduler(&[]).await.unwrap(),
     ];
     let agents = format!("--fence-agents-path={}", rigs.agents().display());
@@ -96,13 +91,7 @@ async fn lease(plane: &ControlPlane, volume: &str) -> Option<Value> {
 
 /// The node that holds it; empty if there is none.
 fn holder(lease: &Value) -> String {
-    lease["spec"]["holderIdentity"]
-        .as_str()
-        .unwrap_or_default()
-        .split('/')
-        .next()
-        .unwrap_or_default()
-        .to_owned()
+    lease["spec"]["holderIdentity"].as_str().unwrap_or_default().split('/').next().unwrap_or_default().to_owned()
 }
 
 async fn until_held(plane: &ControlPlane, volume: &str, by: &str, refused: bool) -> Value {
@@ -190,12 +179,7 @@ async fn a_forced_detach_is_denied(fixture: &Fixture) {
     assert!(message.contains("There is no evidence that it no longer writes"), "{message}");
     let waits = observe::event(&plane.admin(), NAMESPACE, "db-0", "WaitsForVolume").await.unwrap();
     assert!(waits.starts_with("The pod waits for volume data: node w1 took it"), "{waits}");
-    plane
-        .kubectl(&["taint", "node", "w1", "node.kubernetes.io/out-of-service-"])
-        .await
-        .unwrap()
-        .text()
-        .unwrap();
+    plane.kubectl(&["taint", "node", "w1", "node.kubernetes.io/out-of-service-"]).await.unwrap().text().unwrap();
 }
 
 /// w1 is fenced by one level with one device, and no gate holds.
@@ -217,8 +201,7 @@ async fn with_evidence_the_volume_moves(fixture: &Fixture) -> Duration {
     apply(plane, &device_of("w1", "w1", spec)).await;
     apply(plane, &policy("power", "w1")).await;
     until("there is evidence", async || {
-        let (proofs, fences) =
-            (plane.list("fenceevidences").await.unwrap(), plane.list("nodefences").await.unwrap());
+        let (proofs, fences) = (plane.list("fenceevidences").await.unwrap(), plane.list("nodefences").await.unwrap());
         check_that(!proofs.is_empty(), format!("{fences:#?}"))
     })
     .await
@@ -226,9 +209,8 @@ async fn with_evidence_the_volume_moves(fixture: &Fixture) -> Duration {
     let proved = Instant::now();
     assert_eq!(std::fs::read_to_string(&power).unwrap().trim(), "off");
     until_runs(fixture, "w2").await;
-    let broken = |entry: &AuditEntry| {
-        entry.namespace == "pod-safety-volumes" && entry.matches("patch", "leases", "data")
-    };
+    let broken =
+        |entry: &AuditEntry| entry.namespace == "pod-safety-volumes" && entry.matches("patch", "leases", "data");
     fixture.audit.was_soon_after_evidence("w1", broken).unwrap();
     let took = proved.elapsed();
     let lease = until_held(plane, "data", "w2", false).await;
@@ -244,11 +226,8 @@ async fn a_graceful_end_releases_the_volume_lease_with_two_writes(fixture: &Fixt
     until_held(plane, "data", "", false).await;
     let writes = || {
         let entries = fixture.audit.entries().unwrap().into_iter();
-        let own_entries =
-            entries.filter(|entry| entry.namespace == "pod-safety-volumes" && entry.name == "data");
-        own_entries
-            .filter(|entry| !["get", "list", "watch"].contains(&&*entry.verb) && entry.code < 400)
-            .count()
+        let own_entries = entries.filter(|entry| entry.namespace == "pod-safety-volumes" && entry.name == "data");
+        own_entries.filter(|entry| !["get", "list", "watch"].contains(&&*entry.verb) && entry.code < 400).count()
     };
     let before = writes();
     apply(plane, &database(1)).await;
@@ -278,11 +257,7 @@ async fn a_manually_edited_lease_is_reported_and_a_deleted_one_acquired_again(fi
     ];
     plane.kubectl(&edit).await.unwrap().text().unwrap();
     until("it is said", async || {
-        let holds = fixture
-            .pod_safety
-            .debug("/debug/decisions")
-            .await
-            .map_err(|error| format!("{error:?}"))?["holds"]
+        let holds = fixture.pod_safety.debug("/debug/decisions").await.map_err(|error| format!("{error:?}"))?["holds"]
             .to_string();
         check_that(holds.contains("VolumeLeaseUnreadable"), holds)
     })

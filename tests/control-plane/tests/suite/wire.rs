@@ -140,8 +140,7 @@ async fn lists_and_watches_are_equal_in_json_and_protobuf() {
     let watches = async {
         let pods = futures::future::join(watch(api, PODS, JSON, begun), watch(api, PODS, PROTOBUF, begun));
         let nodes = futures::future::join(watch(api, NODES, JSON, begun), watch(api, NODES, PROTOBUF, begun));
-        let leases =
-            futures::future::join(watch(api, LEASES, JSON, begun), watch(api, LEASES, PROTOBUF, begun));
+        let leases = futures::future::join(watch(api, LEASES, JSON, begun), watch(api, LEASES, PROTOBUF, begun));
         futures::future::join3(pods, nodes, leases).await
     };
     let (seen, ()) = futures::future::join(watches, changes).await;

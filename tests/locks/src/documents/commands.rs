@@ -6,12 +6,10 @@ use super::shell_words::split;
 use super::{Block, blocks};
 
 /// Programs that only filter the output of others: they run, and need no test of their own.
-const FILTERS: [&str; 12] =
-    ["awk", "cut", "grep", "head", "jq", "less", "sed", "sort", "tail", "tr", "wc", "xargs"];
+const FILTERS: [&str; 12] = ["awk", "cut", "grep", "head", "jq", "less", "sed", "sort", "tail", "tr", "wc", "xargs"];
 
 /// Subcommands of `pod-safety` that need no cluster; their flags are parsed here, and other tests run them.
-const STANDALONE: [&str; 8] =
-    ["completion", "demo", "fence-agents", "man", "manifests", "run", "simulate", "version"];
+const STANDALONE: [&str; 8] = ["completion", "demo", "fence-agents", "man", "manifests", "run", "simulate", "version"];
 
 /// Commands that no test of `make test` can run, and the file that runs them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,12 +33,7 @@ pub const NOT_HERE: &[Elsewhere] = &[
     elsewhere("kind load docker-image", "Docker", KIND, "kind load docker-image"),
     elsewhere("tests/kind/bmc.sh", "the nodes of kind", KIND, "bmc.sh"),
     elsewhere("helm -n pod-safety test", "a kubelet that runs its pod", KIND, "test pod-safety"),
-    elsewhere(
-        "kubectl -n pod-safety rollout status",
-        "a kubelet that reports pods Ready",
-        KIND,
-        "rollout status",
-    ),
+    elsewhere("kubectl -n pod-safety rollout status", "a kubelet that reports pods Ready", KIND, "rollout status"),
     elsewhere("kubectl -n pod-safety port-forward", "a kubelet", KIND, "port-forward"),
     elsewhere(
         "pod-safety drill --watchdog",

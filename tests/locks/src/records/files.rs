@@ -52,10 +52,7 @@ fn places(depends: &[String]) -> Vec<&str> {
 }
 
 /// One hash for each file, or for each folder that counts as one.
-fn folded(
-    depends: &[String],
-    files: impl Iterator<Item = (String, String)>,
-) -> Result<BTreeMap<String, String>> {
+fn folded(depends: &[String], files: impl Iterator<Item = (String, String)>) -> Result<BTreeMap<String, String>> {
     let mut folders: BTreeMap<String, String> = BTreeMap::new();
     let mut hashes = BTreeMap::new();
     for (path, hash) in files {
@@ -78,11 +75,8 @@ fn short(hash: &str) -> String {
 
 /// The output of a command in the root of the repository.
 pub(super) fn output(program: &str, arguments: &[&str]) -> Result<String> {
-    let output = Command::new(program)
-        .args(arguments)
-        .current_dir(repository())
-        .output()
-        .context(program.to_owned())?;
+    let output =
+        Command::new(program).args(arguments).current_dir(repository()).output().context(program.to_owned())?;
     let stderr = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "{program} {}: {stderr}", arguments.join(" "));
     Ok(String::from_utf8(output.stdout)?.trim_end().to_owned())

@@ -34,8 +34,7 @@ pub fn rewritten(page: &Source) -> Result<String> {
     let mut parts = page.text.split(BEGIN);
     let mut written = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        let (what, rest) =
-            part.split_once(" -->").with_context(|| format!("{}: {BEGIN}{part}", page.path))?;
+        let (what, rest) = part.split_once(" -->").with_context(|| format!("{}: {BEGIN}{part}", page.path))?;
         let (_, after) =
             rest.split_once(END).with_context(|| format!("{}: {BEGIN}{what} --> has no {END}", page.path))?;
         write!(written, "{BEGIN}{what} -->\n{}{END}{after}", text(what)?)?;
@@ -59,16 +58,13 @@ fn text(what: &str) -> Result<String> {
     match part {
         "" => Ok(format!("{}\n", sentence(name, &record, &list))),
         "steps" => Ok(steps(&record)),
-        "figures" => {
-            Ok(record.figures.iter().map(|(name, value)| format!("- {}: {value}\n", capital(name))).collect())
-        }
+        "figures" => Ok(record.figures.iter().map(|(name, value)| format!("- {}: {value}\n", capital(name))).collect()),
         _ => bail!("{what:?}: a record is shown as NAME, NAME steps or NAME figures"),
     }
 }
 
 fn sentence(name: &str, record: &Record, list: &[Changed]) -> String {
-    let mut text =
-        format!("`{}`, last run {} on commit `{}`", record.command, record.date, short(&record.commit));
+    let mut text = format!("`{}`, last run {} on commit `{}`", record.command, record.date, short(&record.commit));
     if let Some(version) = &record.kubernetes {
         text += &format!(" with Kubernetes {version}");
     }

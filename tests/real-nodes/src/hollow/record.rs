@@ -39,11 +39,8 @@ impl Drop for Record {
 
 impl Record {
     pub(super) async fn begin(client: &Client, node: &str, pod: &str) -> Result<Self> {
-        let mut record = Self {
-            lines: TrackLines::default(),
-            before: BTreeMap::new(),
-            watches: tokio::task::JoinSet::new(),
-        };
+        let mut record =
+            Self { lines: TrackLines::default(), before: BTreeMap::new(), watches: tokio::task::JoinSet::new() };
         let pods = Api::<Pod>::namespaced(client.clone(), NAMESPACE);
         record.follow(POD, pods, pod, of_pod).await?;
         let mut seen = Incarnations::default();
@@ -192,10 +189,7 @@ mod tests {
     fn heartbeats_are_no_changes_and_a_returning_object_is_one() {
         let before = Some("Ready True".to_owned());
         assert_eq!(changes(before.clone(), &lines("Ready True; Ready True")), Vec::<String>::new());
-        assert_eq!(
-            changes(before, &lines("Ready False; Ready False; Ready True")),
-            ["Ready False", "Ready True"]
-        );
+        assert_eq!(changes(before, &lines("Ready False; Ready False; Ready True")), ["Ready False", "Ready True"]);
     }
 
     #[test]

@@ -98,13 +98,7 @@ impl Side<'_> {
     /// connection.
     pub(super) fn settle_time(&self, deed: ScriptStep) -> Duration {
         Duration::from_secs(match (self, deed) {
-            (
-                _,
-                ScriptStep::PluggedIn
-                | ScriptStep::Thawed
-                | ScriptStep::Rebooted
-                | ScriptStep::KubeletRestarted,
-            ) => 15,
+            (_, ScriptStep::PluggedIn | ScriptStep::Thawed | ScriptStep::Rebooted | ScriptStep::KubeletRestarted) => 15,
             (Self::Real(_), _) => 10,
             (Self::Hollow(_), _) => 8,
         })

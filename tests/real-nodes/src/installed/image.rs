@@ -48,7 +48,8 @@ pub(crate) fn pack() -> Result<()> {
         "architecture": architecture, "os": "linux", "config": { "User": image.user, "Entrypoint": entrypoint },
         "rootfs": { "type": "layers", "diff_ids": [format!("sha256:{sum}")] },
     });
-    let manifest = json!([{ "Config": "config.json", "RepoTags": [format!("{REPOSITORY}:{TAG}")], "Layers": ["layer.tar"] }]);
+    let manifest =
+        json!([{ "Config": "config.json", "RepoTags": [format!("{REPOSITORY}:{TAG}")], "Layers": ["layer.tar"] }]);
     fs::write(scratch.join("config.json"), config.to_string())?;
     fs::write(scratch.join("manifest.json"), manifest.to_string())?;
     run("tar", &["-C", &whole, "-cf", &archive().to_string_lossy(), "."])?;
@@ -57,20 +58,12 @@ pub(crate) fn pack() -> Result<()> {
 
 fn run(program: &str, args: &[&str]) -> Result<String> {
     let output = Command::new(program).args(args).output()?;
-    ensure!(
-        output.status.success(),
-        "{program} {}: {}",
-        args.join(" "),
-        String::from_utf8_lossy(&output.stderr)
-    );
+    ensure!(output.status.success(), "{program} {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr));
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// The image's own program as a plugin of kubectl, in a folder for its PATH.
 pub(crate) fn plugin(folder: &Path) -> Result<()> {
     fs::create_dir_all(folder)?;
-    Ok(std::os::unix::fs::symlink(
-        fs::canonicalize(root().join("pod-safety"))?,
-        folder.join("kubectl-pod_safety"),
-    )?)
+    Ok(std::os::unix::fs::symlink(fs::canonicalize(root().join("pod-safety"))?, folder.join("kubectl-pod_safety"))?)
 }

@@ -32,8 +32,7 @@ impl View {
         let view = Self { prometheus, plugins };
         view.discover(cluster).await?;
         view.until_result("both replicas are read", "sum(up) == 2").await?;
-        view.until_result("one leads", "sum(leader_election_master_status{name=\"pod-safety\"}) == 1")
-            .await?;
+        view.until_result("one leads", "sum(leader_election_master_status{name=\"pod-safety\"}) == 1").await?;
         view.until_quiet(cluster).await?;
         Ok(view)
     }
@@ -42,9 +41,7 @@ impl View {
     async fn discover(&self, cluster: &Cluster) -> Result<()> {
         let target = |pod: &Pod| -> Option<Value> {
             let address = format!("{}:{PORT}", pod.status.as_ref()?.pod_ip.as_ref()?);
-            Some(
-                json!({ "targets": [address], "labels": { "namespace": "pod-safety", "pod": pod.metadata.name } }),
-            )
+            Some(json!({ "targets": [address], "labels": { "namespace": "pod-safety", "pod": pod.metadata.name } }))
         };
         let targets = super::pods(cluster).await?.iter().filter_map(target).collect();
         Ok(self.prometheus.scrapes(targets)?)
@@ -72,10 +69,7 @@ impl View {
         // Pods come and go.
         self.discover(cluster).await.map_err(|error| error.to_string())?;
         let firing = self.prometheus.firing().await?;
-        Ok(firing
-            .iter()
-            .map(|alert| alert["labels"]["alertname"].as_str().unwrap_or("-").to_owned())
-            .collect())
+        Ok(firing.iter().map(|alert| alert["labels"]["alertname"].as_str().unwrap_or("-").to_owned()).collect())
     }
 
     pub(super) async fn until_fires(&self, cluster: &Cluster, alert: &str) -> Result<()> {

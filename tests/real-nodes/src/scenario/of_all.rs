@@ -1,8 +1,8 @@
 //! Machines, and what is around them as a whole.
 
 use super::{
-    A_RACE, ANY_SAFE, BACK, BROKEN, CONTROLLER, ETCD, KUBELET, NO_BMC, PARTITION, QUIET, RECOVERS, STUCK,
-    Scenario, case,
+    A_RACE, ANY_SAFE, BACK, BROKEN, CONTROLLER, ETCD, KUBELET, NO_BMC, PARTITION, QUIET, RECOVERS, STUCK, Scenario,
+    case,
 };
 use crate::busy::WorkerBlock::{Hook, Image};
 use crate::cluster::Mode;
@@ -10,10 +10,7 @@ use crate::fault::Fault::*;
 use crate::machine::Service::{Agent, Containerd, Kubelet};
 
 pub(super) const ALL: &[Scenario] = &[
-    case("cable pulled", PARTITION)
-        .faults(&[(0, CablePulled)])
-        .ends(50, [STUCK, RECOVERS, RECOVERS])
-        .short(&Mode::ALL),
+    case("cable pulled", PARTITION).faults(&[(0, CablePulled)]).ends(50, [STUCK, RECOVERS, RECOVERS]).short(&Mode::ALL),
     case("cable pulled, a script deletes by force", "kubernetes#55713")
         .faults(&[(0, CablePulled), (1, ForcedByScript)])
         .ends(50, [BROKEN, RECOVERS, RECOVERS])
@@ -75,12 +72,9 @@ pub(super) const ALL: &[Scenario] = &[
     case("etcd restored to 20 s before, agents with watchdogs", ETCD)
         .faults(&[(0, Agents), (4, EtcdSaved), (24, EtcdRestored)])
         .ends(150, [BACK, BACK, BACK]),
-    case(
-        "cable pulled, etcd restored to before that when the promise was revoked, agents with watchdogs",
-        ETCD,
-    )
-    .faults(&[(0, Agents), (4, EtcdSaved), (4, CablePulled), (24, EtcdRestored)])
-    .ends(150, [STUCK, RECOVERS, RECOVERS]),
+    case("cable pulled, etcd restored to before that when the promise was revoked, agents with watchdogs", ETCD)
+        .faults(&[(0, Agents), (4, EtcdSaved), (4, CablePulled), (24, EtcdRestored)])
+        .ends(150, [STUCK, RECOVERS, RECOVERS]),
     case("cable pulled, plugged in when etcd is restored to before that, agents with watchdogs", ETCD)
         .faults(&[(0, Agents), (4, EtcdSaved), (4, CablePulled), (24, EtcdRestored), (24, CablePlugged)])
         .ends(150, [BACK, BACK, BACK]),
@@ -121,12 +115,9 @@ pub(super) const ALL: &[Scenario] = &[
         .faults(&[(0, NodeCordonedAndDeleted)])
         .ends(130, [A_RACE, RECOVERS, RECOVERS])
         .short(&[Mode::Guard]),
-    case(
-        "the Node of a machine that is well, deleted by hand while a hook postStart runs",
-        "kubernetes#113606",
-    )
-    .faults(&[(0, WorkerBusy(Hook)), (1, NodeCordonedAndDeleted)])
-    .ends(200, [BROKEN, STUCK, STUCK]),
+    case("the Node of a machine that is well, deleted by hand while a hook postStart runs", "kubernetes#113606")
+        .faults(&[(0, WorkerBusy(Hook)), (1, NodeCordonedAndDeleted)])
+        .ends(200, [BROKEN, STUCK, STUCK]),
     case("the Node of a machine that is well, deleted by hand while an image is pulled", "kubernetes#113606")
         .faults(&[(0, WorkerBusy(Image)), (1, NodeCordonedAndDeleted)])
         .ends(200, [BROKEN, STUCK, STUCK]),
@@ -172,12 +163,8 @@ pub(super) const ALL: &[Scenario] = &[
     case("kubelet restarted", KUBELET)
         .faults(&[(0, Killed(Kubelet)), (1, Started(Kubelet))])
         .ends(20, [BACK, BACK, BACK]),
-    case("containerd killed", KUBELET)
-        .faults(&[(0, Killed(Containerd))])
-        .ends(60, [STUCK, ANY_SAFE, ANY_SAFE]),
-    case("rebooted", "medik8s/self-node-remediation#16")
-        .faults(&[(0, Rebooted)])
-        .ends(40, [BACK, BACK, BACK]),
+    case("containerd killed", KUBELET).faults(&[(0, Killed(Containerd))]).ends(60, [STUCK, ANY_SAFE, ANY_SAFE]),
+    case("rebooted", "medik8s/self-node-remediation#16").faults(&[(0, Rebooted)]).ends(40, [BACK, BACK, BACK]),
     case("API server killed, back after 20 s", ETCD)
         .faults(&[(0, ApiServerKilled), (20, ApiServerStarted)])
         .ends(100, [BACK, BACK, BACK]),

@@ -9,9 +9,7 @@ pub(super) const ALL: &[Scenario] = &[
     case("one of two API servers stands still", ETCD)
         .faults(&[(0, Server(0, StandStill))])
         .ends(30, [BACK, BACK, BACK]),
-    case("one of three members of etcd killed", ETCD)
-        .faults(&[(0, Member(0, Die))])
-        .ends(30, [BACK, BACK, BACK]),
+    case("one of three members of etcd killed", ETCD).faults(&[(0, Member(0, Die))]).ends(30, [BACK, BACK, BACK]),
     case("one of three members of etcd stands still", ETCD)
         .faults(&[(0, Member(0, StandStill))])
         .ends(30, [BACK, BACK, BACK]),
@@ -30,12 +28,8 @@ pub(super) const ALL: &[Scenario] = &[
     case("cable pulled, one member of etcd and one API server killed while we fence", CONTROLLER)
         .faults(&[(0, CablePulled), (13, Server(0, Die)), (13, Member(0, Die))])
         .ends(60, [STUCK, RECOVERS, RECOVERS]),
-    case("its packets take 300 ms each way", PARTITION)
-        .faults(&[(0, Slow(300))])
-        .ends(30, [QUIET, QUIET, QUIET]),
-    case("its packets take 5 s each way", PARTITION)
-        .faults(&[(0, Slow(5000))])
-        .ends(60, [STUCK, RECOVERS, RECOVERS]),
+    case("its packets take 300 ms each way", PARTITION).faults(&[(0, Slow(300))]).ends(30, [QUIET, QUIET, QUIET]),
+    case("its packets take 5 s each way", PARTITION).faults(&[(0, Slow(5000))]).ends(60, [STUCK, RECOVERS, RECOVERS]),
     case("cable pulled, the file system of our logs is full", CONTROLLER)
         .faults(&[(0, OursLogFull), (1, CablePulled)])
         .ends(60, [STUCK, RECOVERS, RECOVERS]),
@@ -46,12 +40,7 @@ pub(super) const ALL: &[Scenario] = &[
         .faults(&[(0, OursClock("-3600")), (1, CablePulled)])
         .ends(60, [STUCK, RECOVERS, RECOVERS]),
     case("cable pulled, our leader's clock is set an hour ahead and back while it fences", CONTROLLER)
-        .faults(&[
-            (0, OursClock("+0")),
-            (1, CablePulled),
-            (12, OursClockSet("+3600")),
-            (16, OursClockSet("+0")),
-        ])
+        .faults(&[(0, OursClock("+0")), (1, CablePulled), (12, OursClockSet("+3600")), (16, OursClockSet("+0"))])
         .ends(60, [STUCK, RECOVERS, RECOVERS]),
     case("cable pulled, our leader's clock runs at twice its pace", CONTROLLER)
         .faults(&[(0, OursClock("+0 x2")), (1, CablePulled)])

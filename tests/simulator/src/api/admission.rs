@@ -31,8 +31,7 @@ pub(super) fn mutated<'a>(log: &Log, route: &Route, asked: &'a ApiRequest) -> Co
         return Cow::Borrowed(asked);
     }
     let Ok(mut pod) = serde_json::from_slice::<Value>(&asked.body) else { return Cow::Borrowed(asked) };
-    let claims =
-        |volume: &Value| volume.get("persistentVolumeClaim").is_some() || volume.get("ephemeral").is_some();
+    let claims = |volume: &Value| volume.get("persistentVolumeClaim").is_some() || volume.get("ephemeral").is_some();
     let gate = |gate: &Value| text(gate, &["name"]) == VOLUME_GATE;
     let mut gates = list(&pod, &["spec", "schedulingGates"]).to_vec();
     let bound = !text(&pod, &["spec", "nodeName"]).is_empty();
@@ -70,8 +69,7 @@ pub(super) fn check(log: &Log, cached: &Cached, route: &Route, asked: &ApiReques
         return Ok(());
     }
     let what = if deletes { "detached from" } else { "attached to" };
-    let why =
-        format!("ValidatingAdmissionPolicy 'volume-held' denied request: {volume} is not {what} {node}");
+    let why = format!("ValidatingAdmissionPolicy 'volume-held' denied request: {volume} is not {what} {node}");
     let name = text(&attachment, &["metadata", "name"]);
     Err(Failure::forbidden(&route.kind, name, &why, &[]))
 }

@@ -35,9 +35,8 @@ impl Options {
         asked.only(&if collection { [&own[..], &list[..]].concat() } else { own.to_vec() })?;
         if asked.body.is_empty() {
             let text = |name: &str| Some(asked.parameter(name).to_owned()).filter(|text| !text.is_empty());
-            let number = |text: String| {
-                text.parse().map_err(|_error| Failure::bad_request("a grace period is a number"))
-            };
+            let number =
+                |text: String| text.parse().map_err(|_error| Failure::bad_request("a grace period is a number"));
             let options = Self {
                 grace: text("gracePeriodSeconds").map(number).transpose()?,
                 propagation: text("propagationPolicy"),
@@ -86,21 +85,14 @@ impl Options {
         if !matches!(self.propagation.as_deref(), None | Some("Foreground" | "Background" | "Orphan")) {
             causes.push(Cause::unsupported("propagationPolicy"));
         }
-        if causes.is_empty() {
-            Ok(())
-        } else {
-            Err(Failure::invalid_as("meta.k8s.io", "DeleteOptions", "", &causes))
-        }
+        if causes.is_empty() { Ok(()) } else { Err(Failure::invalid_as("meta.k8s.io", "DeleteOptions", "", &causes)) }
     }
 
     fn check(&self, kind: &Kind, object: &Value) -> Result<(), Failure> {
         self.validate()?;
         let meta = |key: &str| text(object, &["metadata", key]);
         if let Some(uid) = self.uid.as_deref().filter(|uid| *uid != meta("uid")) {
-            let why = format!(
-                "the UID in the precondition ({uid}) does not match the UID in record ({})",
-                meta("uid")
-            );
+            let why = format!("the UID in the precondition ({uid}) does not match the UID in record ({})", meta("uid"));
             return Err(Failure::conflict_on_kind(kind, meta("name"), &why));
         }
         if let Some(version) = self.version.as_deref().filter(|version| *version != meta("resourceVersion")) {
@@ -131,12 +123,7 @@ enum Course {
 }
 
 /// DELETE of one object.
-pub(crate) fn delete(
-    log: &mut Log,
-    route: &Route,
-    asked: &ApiRequest,
-    now: Timestamp,
-) -> Result<Deleted, Failure> {
+pub(crate) fn delete(log: &mut Log, route: &Route, asked: &ApiRequest, now: Timestamp) -> Result<Deleted, Failure> {
     let options = Options::from_request(asked, false)?;
     let name = route.name.clone().unwrap_or_default();
     delete_one(log, &route.kind, &route.key(&name), &name, &options, now)
@@ -168,11 +155,11 @@ pub(crate) fn delete_one(
             let mut object = Value::clone(&existing.value);
             let finalizers = collector_finalizers(kind, &object, options);
             let stays = !finalizers.is_empty();
-            if !stays && options.version.is_some() && !texts(&object, &["metadata", "finalizers"]).is_empty()
-            {
+            if !stays && options.version.is_some() && !texts(&object, &["metadata", "finalizers"]).is_empty() {
                 // A flaw of the real server: having checked finalizers that are removed by this same request, it
                 // compares the version with that of an object that it never filled in.
-                let why = "Precondition failed: ResourceVersion in precondition: , ResourceVersion in object meta: its own";
+                let why =
+                    "Precondition failed: ResourceVersion in precondition: , ResourceVersion in object meta: its own";
                 return Err(Failure::conflict(kind, name, why));
             }
             set_finalizers(&mut object, &finalizers);
@@ -249,8 +236,7 @@ fn shorten(mut object: Value, pending: i64, requested: i64, now: Timestamp) -> C
 }
 
 fn raise_generation(object: &mut Value) {
-    if let Some(generation) = number(object, &["metadata", "generation"]).filter(|generation| *generation > 0)
-    {
+    if let Some(generation) = number(object, &["metadata", "generation"]).filter(|generation| *generation > 0) {
         set(object, &["metadata"], "generation", generation + 1);
     }
 }
@@ -283,15 +269,12 @@ fn collector_finalizers(kind: &Kind, object: &Value, options: &Options) -> Vec<S
         // The registry's own default, from before there was a collector.
         || (unsaid && kind.rules == Rules::Replication && !existing.contains(&FOREGROUND));
     let foreground = policy == Some("Foreground") || (unsaid && !orphan && existing.contains(&FOREGROUND));
-    let mut finalizers: Vec<String> = existing
-        .iter()
-        .filter(|name| ![ORPHAN, FOREGROUND].contains(*name))
-        .map(|name| (*name).to_owned())
-        .collect();
+    let mut finalizers: Vec<String> =
+        existing.iter().filter(|name| ![ORPHAN, FOREGROUND].contains(*name)).map(|name| (*name).to_owned()).collect();
     finalizers.extend(orphan.then(|| ORPHAN.to_owned()));
     finalizers.extend(foreground.then(|| FOREGROUND.to_owned()));
-    let same = finalizers.len() == existing.len()
-        && existing.iter().all(|name| finalizers.iter().any(|one| one == name));
+    let same =
+        finalizers.len() == existing.len() && existing.iter().all(|name| finalizers.iter().any(|one| one == name));
     if same { existing.into_iter().map(str::to_owned).collect() } else { finalizers }
 }
 

@@ -28,8 +28,7 @@ pub(crate) fn find(kinds: &[Arc<Kind>], path: &str, accept: &str) -> Option<Resp
             let core = parts == ["api"];
             let groups = groups(kinds);
             let chosen = groups.iter().filter(|(group, _)| group.is_empty() == core);
-            let items: Vec<Value> =
-                chosen.map(|(group, versions)| whole_group(kinds, group, versions)).collect();
+            let items: Vec<Value> = chosen.map(|(group, versions)| whole_group(kinds, group, versions)).collect();
             let list = json!({ "kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2",
                 "metadata": {}, "items": items });
             return Some(answer(&list, AGGREGATED));
@@ -87,8 +86,7 @@ fn groups(kinds: &[Arc<Kind>]) -> BTreeMap<&str, Vec<&str>> {
 }
 
 fn short_group(group: &str, versions: &[&str]) -> Value {
-    let version =
-        |version: &&str| json!({ "groupVersion": format!("{group}/{version}"), "version": version });
+    let version = |version: &&str| json!({ "groupVersion": format!("{group}/{version}"), "version": version });
     let all: Vec<Value> = versions.iter().map(version).collect();
     json!({ "name": group, "preferredVersion": all.first(), "versions": all })
 }
@@ -187,9 +185,7 @@ fn resources(kinds: &[Arc<Kind>], group: &str, version: &str) -> Option<Value> {
         }
     }
     let api_version = api_version?;
-    Some(
-        json!({ "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": api_version, "resources": resources }),
-    )
+    Some(json!({ "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": api_version, "resources": resources }))
 }
 
 /// A group with all that is in it.
@@ -206,11 +202,10 @@ fn whole_group(kinds: &[Arc<Kind>], group: &str, versions: &[&str]) -> Value {
 fn whole_resource(kind: &Kind) -> Value {
     let (names, categories) = short(kind);
     let own = [kind.group.as_str(), kind.version.as_str(), kind.kind.as_str()];
-    let response =
-        |[group, version, kind]: [&str; 3]| json!({ "group": group, "version": version, "kind": kind });
-    let subs = subresources(kind).into_iter().map(|sub| {
-        json!({ "subresource": sub.name, "responseKind": response(sub.body.unwrap_or(own)), "verbs": sub.verbs })
-    });
+    let response = |[group, version, kind]: [&str; 3]| json!({ "group": group, "version": version, "kind": kind });
+    let subs = subresources(kind).into_iter().map(
+        |sub| json!({ "subresource": sub.name, "responseKind": response(sub.body.unwrap_or(own)), "verbs": sub.verbs }),
+    );
     json!({
         "resource": kind.plural, "singularResource": kind.kind.to_lowercase(), "responseKind": response(own),
         "scope": if kind.namespaced { "Namespaced" } else { "Cluster" }, "verbs": verbs(kind),

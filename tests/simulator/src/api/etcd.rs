@@ -102,9 +102,7 @@ impl Etcd {
     #[must_use]
     pub fn changes_after(&self, revision: u64) -> Vec<ObservedChange> {
         let log = self.log.lock();
-        let value = |object: &Option<Arc<super::log::Object>>| {
-            object.as_ref().map(|object| Arc::clone(&object.value))
-        };
+        let value = |object: &Option<Arc<super::log::Object>>| object.as_ref().map(|object| Arc::clone(&object.value));
         log.changes(revision, u64::MAX)
             .map(|change| ObservedChange {
                 revision: change.revision,

@@ -65,8 +65,7 @@ pub(crate) fn evict(
     let pod = log.get(&key).cloned().ok_or_else(|| Failure::not_found(&route.kind, &name))?;
 
     let terminating = at(&pod.value, &["metadata", "deletionTimestamp"]).is_some();
-    let unguarded =
-        is_terminal(&pod.value) || text(&pod.value, &["status", "phase"]) == "Pending" || terminating;
+    let unguarded = is_terminal(&pod.value) || text(&pod.value, &["status", "phase"]) == "Pending" || terminating;
     if unguarded {
         if !is_terminal(&pod.value) && !terminating && options.version.is_none() {
             options.version = Some(text(&pod.value, &["metadata", "resourceVersion"]).to_owned());
@@ -87,12 +86,12 @@ pub(crate) fn evict(
             let budget = budget.1.rsplit('/').next().unwrap_or_default().to_owned();
             let done = condition_and_delete(log, route, &key, &name, &options, now);
             // Whatever the conflict was: the sender is told to retry.
-            let message =
-                |failure: Failure| if failure.code == 409 && unsaid { unobserved(&budget) } else { failure };
+            let message = |failure: Failure| if failure.code == 409 && unsaid { unobserved(&budget) } else { failure };
             done.map(Some).map_err(message)
         }
         _ => {
-            let message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+            let message =
+                "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
             Ok(Some((
                 500,
                 json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message, "code": 500 }),
@@ -151,8 +150,7 @@ fn spend(log: &mut Log, key: &Key, pod: &str, dry: bool, now: Timestamp) -> Resu
     }
     if status("disruptionsAllowed") == 0 {
         let (needs, has) = (status("desiredHealthy"), status("currentHealthy"));
-        let cause =
-            format!("The disruption budget {name} needs {needs} healthy pods and has {has} currently");
+        let cause = format!("The disruption budget {name} needs {needs} healthy pods and has {has} currently");
         return Err(Failure::too_many_requests(VIOLATES, 0, &cause));
     }
     let remaining = status("disruptionsAllowed") - 1;
@@ -172,9 +170,7 @@ fn exhaust(budget: &mut Value, now: Timestamp) {
     let mut conditions = list(budget, &["status", "conditions"]).to_vec();
     let mut fresh = json!({ "type": "DisruptionAllowed", "status": "False", "reason": "InsufficientPods", "message": "",
         "lastTransitionTime": seconds(now) });
-    if let Some(observed) =
-        number(budget, &["status", "observedGeneration"]).filter(|observed| *observed != 0)
-    {
+    if let Some(observed) = number(budget, &["status", "observedGeneration"]).filter(|observed| *observed != 0) {
         set(&mut fresh, &[], "observedGeneration", observed);
     }
     match conditions.iter_mut().find(|one| text(one, &["type"]) == "DisruptionAllowed") {
@@ -223,11 +219,7 @@ fn check(kind: &Kind, pod: &Value, options: &Options) -> Result<(), Failure> {
     };
     let meta = |key: &str| text(pod, &["metadata", key]);
     if differs(&options.uid, meta("uid")) || differs(&options.version, meta("resourceVersion")) {
-        return Err(Failure::conflict_on_kind(
-            kind,
-            meta("name"),
-            "a precondition does not match the record",
-        ));
+        return Err(Failure::conflict_on_kind(kind, meta("name"), "a precondition does not match the record"));
     }
     Ok(())
 }

@@ -68,21 +68,17 @@ pub(crate) fn execute(
     let asked = &*admission::mutated(log, route, asked);
     let named = route.name.is_some();
     let sub = route.subresource.as_deref();
-    let written =
-        |written: write::Written| Answer::Object { code: written.code, text: written.object.text.clone() };
-    let deleted = |deleted: super::delete::Deleted| Answer::Object {
-        code: deleted.code,
-        text: deleted.body.text.clone(),
-    };
+    let written = |written: write::Written| Answer::Object { code: written.code, text: written.object.text.clone() };
+    let deleted =
+        |deleted: super::delete::Deleted| Answer::Object { code: deleted.code, text: deleted.body.text.clone() };
     match (&asked.method, named, sub) {
-        (&Method::GET, false, _) if asked.watches() => {
-            watch::open(log, cached, route, asked).map(Answer::Watch)
-        }
+        (&Method::GET, false, _) if asked.watches() => watch::open(log, cached, route, asked).map(Answer::Watch),
         (&Method::GET, false, _) => {
             read::list(log, cached, route, asked).map(|text| Answer::Object { code: 200, text })
         }
-        (&Method::GET, true, _) => read::get(log, cached, route, asked)
-            .map(|object| Answer::Object { code: 200, text: object.text.clone() }),
+        (&Method::GET, true, _) => {
+            read::get(log, cached, route, asked).map(|object| Answer::Object { code: 200, text: object.text.clone() })
+        }
         (&Method::POST, false, _) => write::create(log, route, asked, now).map(written),
         (&Method::POST, true, Some("eviction")) if route.kind.rules == Rules::Pod => {
             match evict(log, route, asked, now)? {
@@ -111,11 +107,7 @@ fn check_accept(asked: &ApiRequest) -> Result<(), Failure> {
         let media = kind.split(';').next().unwrap_or_default();
         matches!(media, "application/json" | "*/*" | "") && !kind.contains("as=")
     };
-    if kinds.any(json) {
-        Ok(())
-    } else {
-        Err(Failure::unimplemented(format!("answers of type {}", asked.accept)))
-    }
+    if kinds.any(json) { Ok(()) } else { Err(Failure::unimplemented(format!("answers of type {}", asked.accept))) }
 }
 
 fn rescale(log: &mut Log, route: &Route, asked: &ApiRequest, now: Timestamp) -> Result<Answer, Failure> {
@@ -140,12 +132,7 @@ fn rescale(log: &mut Log, route: &Route, asked: &ApiRequest, now: Timestamp) -> 
 }
 
 /// Not atomic, in the order of names; an object that was removed meanwhile is no error.
-fn delete_collection(
-    log: &mut Log,
-    route: &Route,
-    asked: &ApiRequest,
-    now: Timestamp,
-) -> Result<Answer, Failure> {
+fn delete_collection(log: &mut Log, route: &Route, asked: &ApiRequest, now: Timestamp) -> Result<Answer, Failure> {
     if route.kind.rules == Rules::Namespace || (route.kind.namespaced && route.namespace.is_none()) {
         return Err(Failure::method_not_allowed());
     }

@@ -38,11 +38,7 @@ impl Cause {
         Self { reason: "FieldValueDuplicate", field: field.into(), message: "Duplicate value".to_owned() }
     }
     pub(crate) fn unsupported(field: impl Into<String>) -> Self {
-        Self {
-            reason: "FieldValueNotSupported",
-            field: field.into(),
-            message: "Unsupported value".to_owned(),
-        }
+        Self { reason: "FieldValueNotSupported", field: field.into(), message: "Unsupported value".to_owned() }
     }
 }
 
@@ -109,8 +105,7 @@ impl Failure {
     }
 
     pub(crate) fn invalid_as(group: &str, kind: &str, name: &str, causes: &[Cause]) -> Self {
-        let parts: Vec<_> =
-            causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect();
+        let parts: Vec<_> = causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect();
         let sentence = match parts.as_slice() {
             [one] => one.clone(),
             _ => format!("[{}]", parts.join(", ")),

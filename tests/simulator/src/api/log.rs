@@ -168,10 +168,8 @@ impl Log {
     /// A fresh UID.
     pub(crate) fn uid(&mut self) -> String {
         self.names += 1;
-        let (high, low) = (
-            self.chance.draw("etcd", "uid-high", self.names),
-            self.chance.draw("etcd", "uid-low", self.names),
-        );
+        let (high, low) =
+            (self.chance.draw("etcd", "uid-high", self.names), self.chance.draw("etcd", "uid-low", self.names));
         format!(
             "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",
             high >> 32,

@@ -41,12 +41,9 @@ pub(super) fn check(log: &Log, cached: &Cached, route: &Route, asked: &ApiReques
         Rules::Lease if route.namespace.as_deref() != Some(LEASES) => {
             Err(forbidden(route, &format!("can only access leases in the {LEASES:?} system namespace")))
         }
-        Rules::Lease => check_name(
-            route,
-            asked,
-            node,
-            "can only access node lease with the same name as the requesting node",
-        ),
+        Rules::Lease => {
+            check_name(route, asked, node, "can only access node lease with the same name as the requesting node")
+        }
         _ => Ok(()),
     }
 }
@@ -69,23 +66,16 @@ fn check_name(route: &Route, asked: &ApiRequest, node: &str, why: &str) -> Resul
     if name == node { Ok(()) } else { Err(forbidden(route, why)) }
 }
 
-fn check_pod(
-    log: &Log,
-    cached: &Cached,
-    route: &Route,
-    asked: &ApiRequest,
-    node: &str,
-) -> Result<(), Failure> {
+fn check_pod(log: &Log, cached: &Cached, route: &Route, asked: &ApiRequest, node: &str) -> Result<(), Failure> {
     let is_own = |pod: &Value| text(pod, &["spec", "nodeName"]) == node;
     match (&asked.method, &route.name, route.subresource.as_deref()) {
         (&Method::POST, None, None) => check_mirror(log, cached, route, asked, node),
         (&Method::DELETE, Some(name), None) => match cached.objects.get(&route.key(name)) {
             None => Err(Failure::not_found(&route.kind, name)),
             Some(pod) if is_own(&pod.value) => Ok(()),
-            Some(_) => Err(forbidden(
-                route,
-                &format!("node {node:?} can only delete pods with spec.nodeName set to itself"),
-            )),
+            Some(_) => {
+                Err(forbidden(route, &format!("node {node:?} can only delete pods with spec.nodeName set to itself")))
+            }
         },
         (_, Some(name), Some("status")) => match log.get(&route.key(name)) {
             // The write itself reports that the object does not exist.
@@ -93,9 +83,7 @@ fn check_pod(
             Some(pod) if is_own(&pod.value) => Ok(()),
             Some(_) => Err(forbidden(
                 route,
-                &format!(
-                    "node {node:?} can only update pod status for pods with spec.nodeName set to itself"
-                ),
+                &format!("node {node:?} can only update pod status for pods with spec.nodeName set to itself"),
             )),
         },
         // Which own pods may be evicted is not checked here.
@@ -104,13 +92,7 @@ fn check_pod(
     }
 }
 
-fn check_mirror(
-    log: &Log,
-    cached: &Cached,
-    route: &Route,
-    asked: &ApiRequest,
-    node: &str,
-) -> Result<(), Failure> {
+fn check_mirror(log: &Log, cached: &Cached, route: &Route, asked: &ApiRequest, node: &str) -> Result<(), Failure> {
     let pod = body(asked);
     let only = |what: &str| Err(forbidden(route, &format!("node {node:?} can only create {what}")));
     if at(&pod, &["metadata", "annotations", MIRROR]).is_none() {

@@ -40,18 +40,13 @@ impl Version {
     pub(crate) fn from_request(asked: &ApiRequest) -> Result<Self, Failure> {
         let (version, how) = (asked.parameter("resourceVersion"), asked.parameter("resourceVersionMatch"));
         let number = || {
-            version.parse::<u64>().map_err(|_error| {
-                Failure::bad_request("invalid resource version: resourceVersion: not a number")
-            })
+            version
+                .parse::<u64>()
+                .map_err(|_error| Failure::bad_request("invalid resource version: resourceVersion: not a number"))
         };
         let limited = asked.parameter("limit").parse::<u64>().unwrap_or(0) > 0;
         let forbid = |field: &str| {
-            Err(Failure::invalid_as(
-                "meta.k8s.io",
-                "ListOptions",
-                "",
-                &[Cause::forbidden(field, "forbidden")],
-            ))
+            Err(Failure::invalid_as("meta.k8s.io", "ListOptions", "", &[Cause::forbidden(field, "forbidden")]))
         };
         match (version, how) {
             ("", "") => Ok(Self::Newest),
@@ -70,12 +65,7 @@ impl Version {
 }
 
 /// GET of one object.
-pub(crate) fn get(
-    log: &Log,
-    cached: &Cached,
-    route: &Route,
-    asked: &ApiRequest,
-) -> Result<Arc<Object>, Failure> {
+pub(crate) fn get(log: &Log, cached: &Cached, route: &Route, asked: &ApiRequest) -> Result<Arc<Object>, Failure> {
     asked.only(&["resourceVersion", "pretty"])?;
     let name = route.name.as_deref().unwrap_or_default();
     let key = route.key(name);
@@ -143,17 +133,12 @@ pub(crate) fn list(log: &Log, cached: &Cached, route: &Route, asked: &ApiRequest
     let limit: usize = if single { 0 } else { asked.parameter("limit").parse().unwrap_or(0) };
     if !token.is_empty() {
         if !matches!(asked.parameter("resourceVersion"), "" | "0") {
-            return Err(Failure::bad_request(
-                "specifying resource version is not allowed when using continue",
-            ));
+            return Err(Failure::bad_request("specifying resource version is not allowed when using continue"));
         }
-        let token = Token::decode(token).ok_or_else(|| {
-            Failure::bad_request("continue key is not valid: it was not made by this server")
-        })?;
+        let token = Token::decode(token)
+            .ok_or_else(|| Failure::bad_request("continue key is not valid: it was not made by this server"))?;
         let objects = log.snapshot(route.index, token.revision).ok_or_else(|| {
-            Failure::expired(
-                "The provided continue parameter is too old to display a consistent list result.",
-            )
+            Failure::expired("The provided continue parameter is too old to display a consistent list result.")
         })?;
         return Ok(page(kind, &objects, &selector, limit, token.revision, &token.after));
     }
@@ -165,9 +150,7 @@ pub(crate) fn list(log: &Log, cached: &Cached, route: &Route, asked: &ApiRequest
     };
     match version {
         Version::Newest => Ok(whole(log, route, &selector, limit)),
-        Version::NotOlder(wanted) if wanted > cached.applied => {
-            Err(Failure::future_version(wanted, cached.applied))
-        }
+        Version::NotOlder(wanted) if wanted > cached.applied => Err(Failure::future_version(wanted, cached.applied)),
         // From its cache a server answers without pages.
         Version::Any | Version::NotOlder(_) => {
             let range = (route.index, String::new())..(route.index + 1, String::new());
@@ -199,9 +182,8 @@ fn page(
     revision: u64,
     after: &str,
 ) -> Bytes {
-    let mut rest = objects
-        .iter()
-        .filter(|((_, name), object)| name.as_str() > after && selector.matches_namespace(&object.value));
+    let mut rest =
+        objects.iter().filter(|((_, name), object)| name.as_str() > after && selector.matches_namespace(&object.value));
     let mut items = Vec::new();
     let mut last = String::new();
     for ((_, name), object) in rest.by_ref() {

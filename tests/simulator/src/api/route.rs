@@ -144,14 +144,11 @@ impl Route {
         let version = parts.next()?;
         let rest: Vec<String> = parts.collect();
         let find = |plural: &str| {
-            kinds
-                .iter()
-                .position(|kind| kind.group == group && kind.version == version && kind.plural == plural)
+            kinds.iter().position(|kind| kind.group == group && kind.version == version && kind.plural == plural)
         };
         let (namespace, rest) = match rest.as_slice() {
             [word, namespace, plural, tail @ ..]
-                if word == "namespaces"
-                    && !(group.is_empty() && matches!(plural.as_str(), "status" | "finalize")) =>
+                if word == "namespaces" && !(group.is_empty() && matches!(plural.as_str(), "status" | "finalize")) =>
             {
                 (Some(namespace.clone()), [std::slice::from_ref(plural), tail].concat())
             }
@@ -195,20 +192,11 @@ mod tests {
         let some = |text: &str| Some(text.to_owned());
         for (path, expected) in [
             ("/api/v1/pods", Some(("Pod".to_owned(), None, None, None))),
-            (
-                "/api/v1/namespaces/a/pods/p/status",
-                Some(("Pod".to_owned(), some("a"), some("p"), some("status"))),
-            ),
+            ("/api/v1/namespaces/a/pods/p/status", Some(("Pod".to_owned(), some("a"), some("p"), some("status")))),
             ("/api/v1/namespaces", Some(("Namespace".to_owned(), None, None, None))),
             ("/api/v1/namespaces/a", Some(("Namespace".to_owned(), None, some("a"), None))),
-            (
-                "/api/v1/namespaces/a/finalize",
-                Some(("Namespace".to_owned(), None, some("a"), some("finalize"))),
-            ),
-            (
-                "/apis/coordination.k8s.io/v1/namespaces/a/leases",
-                Some(("Lease".to_owned(), some("a"), None, None)),
-            ),
+            ("/api/v1/namespaces/a/finalize", Some(("Namespace".to_owned(), None, some("a"), some("finalize")))),
+            ("/apis/coordination.k8s.io/v1/namespaces/a/leases", Some(("Lease".to_owned(), some("a"), None, None))),
             ("/api/v1/nodes/n", Some(("Node".to_owned(), None, some("n"), None))),
             ("/api/v1/namespaces/a/nodes/n", None),
             ("/api/v1/pods/p", None),
@@ -221,11 +209,7 @@ mod tests {
 
     #[test]
     fn queries_are_decoded() {
-        let asked = ApiRequest::new(
-            "t",
-            Method::GET,
-            "/p?fieldSelector=spec.nodeName%3Dn%2B1&labelSelector=a+in+(b)",
-        );
+        let asked = ApiRequest::new("t", Method::GET, "/p?fieldSelector=spec.nodeName%3Dn%2B1&labelSelector=a+in+(b)");
         assert_eq!(asked.parameter("fieldSelector"), "spec.nodeName=n+1");
         assert_eq!(asked.parameter("labelSelector"), "a in (b)");
     }

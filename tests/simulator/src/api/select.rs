@@ -18,9 +18,8 @@ enum Test {
 impl Test {
     fn holds(&self, labels: Option<&Value>) -> bool {
         let label = |key: &str| labels.and_then(|labels| labels.get(key)).and_then(Value::as_str);
-        let among = |key: &str, values: &[String]| {
-            label(key).is_some_and(|value| values.iter().any(|one| one == value))
-        };
+        let among =
+            |key: &str, values: &[String]| label(key).is_some_and(|value| values.iter().any(|one| one == value));
         match self {
             Self::In(key, values) => among(key, values),
             Self::NotIn(key, values) => !among(key, values),
@@ -97,8 +96,7 @@ fn field_requirement(requirement: &str) -> Result<(&str, &str, bool), Failure> {
         return Ok((key, value, false));
     }
     let pair = requirement.split_once("==").or_else(|| requirement.split_once('='));
-    let (key, value) =
-        pair.ok_or_else(|| Failure::bad_request(format!("invalid field selector: {requirement:?}")))?;
+    let (key, value) = pair.ok_or_else(|| Failure::bad_request(format!("invalid field selector: {requirement:?}")))?;
     Ok((key, value, true))
 }
 
@@ -175,9 +173,8 @@ pub(crate) fn label_selector_matches(selector: Option<&Value>, labels: Option<&V
     // No selector selects nothing, an empty one everything.
     let Some(selector) = selector else { return false };
     let exact = at(selector, &["matchLabels"]).and_then(Value::as_object).into_iter().flatten();
-    let mut tests: Vec<Test> = exact
-        .map(|(key, value)| Test::In(key.clone(), vec![value.as_str().unwrap_or_default().to_owned()]))
-        .collect();
+    let mut tests: Vec<Test> =
+        exact.map(|(key, value)| Test::In(key.clone(), vec![value.as_str().unwrap_or_default().to_owned()])).collect();
     for expression in list(selector, &["matchExpressions"]) {
         let key = text(expression, &["key"]).to_owned();
         let values = texts(expression, &["values"]).into_iter().map(str::to_owned).collect();

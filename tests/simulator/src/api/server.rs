@@ -70,15 +70,9 @@ impl ApiServer {
             let log = etcd.log.lock();
             Cached { applied: log.revision, oldest: log.revision, objects: log.objects.clone() }
         };
-        let state =
-            State { cached, watches: Watches::default(), following: Following::AtOnce, reach: Reach::Whole };
-        let server = Arc::new(Self {
-            name: name.to_owned(),
-            etcd: Arc::clone(etcd),
-            env,
-            conduct,
-            state: Mutex::new(state),
-        });
+        let state = State { cached, watches: Watches::default(), following: Following::AtOnce, reach: Reach::Whole };
+        let server =
+            Arc::new(Self { name: name.to_owned(), etcd: Arc::clone(etcd), env, conduct, state: Mutex::new(state) });
         etcd.join(&server);
         server
     }
@@ -285,12 +279,7 @@ impl ApiServer {
 
     pub(crate) fn refuse(&self, failure: &Failure) -> Reply {
         let body = failure.status().to_string().into();
-        Reply::Whole {
-            code: failure.code,
-            content_type: "application/json",
-            retry_after: failure.retry_after(),
-            body,
-        }
+        Reply::Whole { code: failure.code, content_type: "application/json", retry_after: failure.retry_after(), body }
     }
 
     /// Takes a watch on and starts the task that ends it.

@@ -10,8 +10,7 @@ use serde_json::{Value, json};
 
 use super::reply::Reply;
 use super::{
-    ApiRequest, ApiServer, Conduct, Course, Etcd, Fate, Following, Kind, Prompt, Reach, Transport,
-    parse_event,
+    ApiRequest, ApiServer, Conduct, Course, Etcd, Fate, Following, Kind, Prompt, Reach, Transport, parse_event,
 };
 use crate::chance::Chance;
 use crate::paused;

@@ -43,9 +43,8 @@ impl Watch {
         if change.key.0 != self.index || change.revision <= self.from {
             return !self.sender.is_closed();
         }
-        let matches = |object: &Option<Arc<Object>>| {
-            object.as_ref().is_some_and(|object| self.selector.matches(&object.value))
-        };
+        let matches =
+            |object: &Option<Arc<Object>>| object.as_ref().is_some_and(|object| self.selector.matches(&object.value));
         let event = match (matches(&change.before), matches(&change.after)) {
             (false, true) => change.after.as_deref().map(|object| event("ADDED", object)),
             (true, true) => change.after.as_deref().map(|object| event("MODIFIED", object)),
@@ -123,12 +122,7 @@ const PARAMETERS: [&str; 11] = [
 ];
 
 /// Opens a watch on a collection.
-pub(crate) fn open(
-    log: &Log,
-    cached: &Cached,
-    route: &Route,
-    asked: &ApiRequest,
-) -> Result<Opening, Failure> {
+pub(crate) fn open(log: &Log, cached: &Cached, route: &Route, asked: &ApiRequest) -> Result<Opening, Failure> {
     asked.only(&PARAMETERS)?;
     if route.name.is_some() {
         return Err(Failure::unimplemented("watching a single object by its path"));
@@ -139,16 +133,8 @@ pub(crate) fn open(
     let start = Start::from_request(asked)?;
     let (sender, receiver) = mpsc::unbounded();
     let (kind, caller) = (Arc::clone(kind), Arc::clone(&asked.caller));
-    let watch = Watch {
-        kind,
-        index: route.index,
-        selector,
-        sender,
-        from: cached.applied,
-        bookmarks,
-        caller,
-        muted: false,
-    };
+    let watch =
+        Watch { kind, index: route.index, selector, sender, from: cached.applied, bookmarks, caller, muted: false };
     let seconds = asked.parameter("timeoutSeconds").parse().ok();
     let opening = |first, watch| Opening { first, watch, receiver, seconds };
     match start {
@@ -160,8 +146,7 @@ pub(crate) fn open(
             Ok(opening(first, Some(watch)))
         }
         Start::After(revision) if revision < cached.oldest.max(log.compacted) => {
-            let failure =
-                Failure::expired(&format!("too old resource version: {revision} ({})", cached.oldest));
+            let failure = Failure::expired(&format!("too old resource version: {revision} ({})", cached.oldest));
             Ok(opening(vec![error(&failure)], None))
         }
         Start::After(revision) => {
@@ -179,10 +164,7 @@ pub(crate) fn open(
 fn state(cached: &Cached, watch: &Watch) -> Vec<Bytes> {
     let range = (watch.index, String::new())..(watch.index + 1, String::new());
     let chosen = cached.objects.range(range).map(|(_, object)| object);
-    chosen
-        .filter(|object| watch.selector.matches(&object.value))
-        .map(|object| event("ADDED", object))
-        .collect()
+    chosen.filter(|object| watch.selector.matches(&object.value)).map(|object| event("ADDED", object)).collect()
 }
 
 /// Where a watch begins.

@@ -45,16 +45,11 @@ fn decode(kind: &Kind, body: &[u8]) -> Result<Value, Failure> {
     for (key, expected) in [("kind", kind.kind.clone()), ("apiVersion", kind.api_version())] {
         let given = text(&value, &[key]);
         if !given.is_empty() && given != expected {
-            return Err(Failure::bad_request(format!(
-                "the {key} in the data ({given}) does not match {expected}"
-            )));
+            return Err(Failure::bad_request(format!("the {key} in the data ({given}) does not match {expected}")));
         }
     }
     let nonsense = |error: &dyn std::fmt::Display| {
-        Failure::bad_request(format!(
-            "{} in version {:?} cannot be handled: {error}",
-            kind.kind, kind.version
-        ))
+        Failure::bad_request(format!("{} in version {:?} cannot be handled: {error}", kind.kind, kind.version))
     };
     let mut object = shape::canonical(kind, value).map_err(|error| nonsense(&error))?;
     defaults::apply(kind, &mut object);
@@ -62,12 +57,7 @@ fn decode(kind: &Kind, body: &[u8]) -> Result<Value, Failure> {
 }
 
 /// POST to a collection.
-pub(crate) fn create(
-    log: &mut Log,
-    route: &Route,
-    asked: &ApiRequest,
-    now: Timestamp,
-) -> Result<Written, Failure> {
+pub(crate) fn create(log: &mut Log, route: &Route, asked: &ApiRequest, now: Timestamp) -> Result<Written, Failure> {
     asked.only(&PARAMETERS)?;
     if route.kind.namespaced && route.namespace.is_none() {
         return Err(Failure::method_not_allowed());
@@ -160,22 +150,15 @@ fn namespace_takes(log: &Log, route: &Route, name: &str) -> Result<(), Failure> 
     };
     if text(&found.value, &["status", "phase"]) == "Terminating" {
         let message = format!("namespace {namespace} is being terminated");
-        let cause =
-            json!({ "reason": "NamespaceTerminating", "message": message, "field": "metadata.namespace" });
-        let why =
-            format!("unable to create new content in namespace {namespace} because it is being terminated");
+        let cause = json!({ "reason": "NamespaceTerminating", "message": message, "field": "metadata.namespace" });
+        let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
         return Err(Failure::forbidden(&route.kind, name, &why, &[cause]));
     }
     Ok(())
 }
 
 /// PUT of an object, its status or (for namespaces) its finalizers.
-pub(crate) fn replace(
-    log: &mut Log,
-    route: &Route,
-    asked: &ApiRequest,
-    now: Timestamp,
-) -> Result<Written, Failure> {
+pub(crate) fn replace(log: &mut Log, route: &Route, asked: &ApiRequest, now: Timestamp) -> Result<Written, Failure> {
     asked.only(&PARAMETERS)?;
     let name = route.name.clone().unwrap_or_default();
     let part = part_of(route)?;
@@ -185,9 +168,7 @@ pub(crate) fn replace(
     }
     let given = text(&object, &["metadata", "namespace"]);
     if route.namespace.as_deref().is_some_and(|wanted| !given.is_empty() && given != wanted) {
-        return Err(Failure::bad_request(
-            "the namespace of the object does not match the namespace on the request",
-        ));
+        return Err(Failure::bad_request("the namespace of the object does not match the namespace on the request"));
     }
     if let Some(namespace) = &route.namespace {
         set(&mut object, &["metadata"], "namespace", namespace.clone());
@@ -198,12 +179,7 @@ pub(crate) fn replace(
 }
 
 /// PATCH of an object or its status.
-pub(crate) fn patch(
-    log: &mut Log,
-    route: &Route,
-    asked: &ApiRequest,
-    now: Timestamp,
-) -> Result<Written, Failure> {
+pub(crate) fn patch(log: &mut Log, route: &Route, asked: &ApiRequest, now: Timestamp) -> Result<Written, Failure> {
     asked.only(&PARAMETERS)?;
     let name = route.name.clone().unwrap_or_default();
     let part = part_of(route)?;
@@ -223,8 +199,7 @@ pub(crate) fn patch(
     let update = Update { part, dry: asked.dry_run(), uid: None, now, create: false };
     update.run(log, route, &name, |existing| {
         let patched = patch::apply(how, existing, read)?;
-        let mut object =
-            shape::canonical(&kind, patched).map_err(|error| patch::leads_to_nonsense(&error))?;
+        let mut object = shape::canonical(&kind, patched).map_err(|error| patch::leads_to_nonsense(&error))?;
         defaults::apply(&kind, &mut object);
         if text(&object, &["metadata", "name"]) != name {
             return Err(Failure::bad_request("the name of the object does not match the name on the URL"));
@@ -340,8 +315,7 @@ impl Update {
 /// `shouldDeleteDuringUpdate`: deletion was asked for, its grace is over, and the
 /// last finalizer is gone.
 fn removes(new: &Value, old: &Value) -> bool {
-    let namespace_waits =
-        !texts(new, &["spec", "finalizers"]).is_empty() && text(new, &["kind"]) == "Namespace";
+    let namespace_waits = !texts(new, &["spec", "finalizers"]).is_empty() && text(new, &["kind"]) == "Namespace";
     texts(new, &["metadata", "finalizers"]).is_empty()
         && !namespace_waits
         && at(old, &["metadata", "deletionTimestamp"]).is_some()

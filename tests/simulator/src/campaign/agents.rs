@@ -29,8 +29,7 @@ pub(super) fn add(plan: &mut Plan) {
             plan.faults.push((around(&mut draws), Fault::KillAgent { node, seconds: draws.below(30) }));
         }
         if draws.percent(20) {
-            plan.faults
-                .push((around(&mut draws), Fault::StuckProcesses { node, seconds: 20 + draws.below(100) }));
+            plan.faults.push((around(&mut draws), Fault::StuckProcesses { node, seconds: 20 + draws.below(100) }));
         }
     }
     let node = usize::try_from(draws.below(plan.nodes as u64)).unwrap_or(0);
@@ -56,9 +55,7 @@ fn overdue(plan: &mut Plan, draws: &mut Draws) {
 /// The loss of a node on which processes may run.
 fn loss((at, fault): &(u64, Fault)) -> Option<(u64, usize)> {
     match fault {
-        Fault::CutNode { node, seconds }
-        | Fault::Freeze { node, seconds }
-        | Fault::KillKubelet { node, seconds }
+        Fault::CutNode { node, seconds } | Fault::Freeze { node, seconds } | Fault::KillKubelet { node, seconds }
             if *seconds > 60 =>
         {
             Some((*at, *node))

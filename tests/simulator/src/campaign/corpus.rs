@@ -86,8 +86,7 @@ pub fn page(title: &str, plan: &Plan, outcome: &Outcome, rule: &str) -> String {
     text.push_str("\nwhat happened:\n");
     let broke = format!("VIOLATION {rule}");
     let end = outcome.timeline.iter().position(|(_, what)| what.starts_with(&broke));
-    let lines =
-        outcome.timeline.get(..=end.unwrap_or(outcome.timeline.len().saturating_sub(1))).unwrap_or_default();
+    let lines = outcome.timeline.get(..=end.unwrap_or(outcome.timeline.len().saturating_sub(1))).unwrap_or_default();
     if lines.len() > PAGE {
         text.push_str("  (its beginning is left out)\n");
     }

@@ -29,11 +29,7 @@ impl fmt::Display for Fault {
                 write!(f, "node-{node} does not reach apiserver-{server}{}", duration_suffix(*seconds))
             }
             Self::TroubleNode { node, trouble, percent, seconds } => {
-                write!(
-                    f,
-                    "{percent}% of the requests of node-{node} fail ({trouble}){}",
-                    duration_suffix(*seconds)
-                )
+                write!(f, "{percent}% of the requests of node-{node} fail ({trouble}){}", duration_suffix(*seconds))
             }
             Self::PowerOff { node, back: None } => write!(f, "node-{node} loses power"),
             Self::PowerOff { node, back: Some(back) } => write!(f, "node-{node} loses power for {back} s"),
@@ -49,11 +45,7 @@ impl fmt::Display for Fault {
                 write!(f, "the agent of node-{node} stands still{}", duration_suffix(*seconds))
             }
             Self::DeafKubelet { node, seconds } => {
-                write!(
-                    f,
-                    "the kubelet of node-{node} receives no changes of its pods{}",
-                    duration_suffix(*seconds)
-                )
+                write!(f, "the kubelet of node-{node} receives no changes of its pods{}", duration_suffix(*seconds))
             }
             Self::StuckProcesses { node, seconds } => {
                 write!(f, "processes on node-{node} hang in the kernel{}", duration_suffix(*seconds))
@@ -85,11 +77,7 @@ impl Fault {
                 write!(f, "replica-{replica} reaches no API server{}", duration_suffix(*seconds))
             }
             Self::SilenceWatch { replica, kind, seconds } => {
-                write!(
-                    f,
-                    "the watch of replica-{replica} for {kind} gets no events{}",
-                    duration_suffix(*seconds)
-                )
+                write!(f, "the watch of replica-{replica} for {kind} gets no events{}", duration_suffix(*seconds))
             }
             Self::TroubleReplica { replica, trouble, percent, seconds } => {
                 let lasting = duration_suffix(*seconds);
@@ -280,8 +268,7 @@ mod tests {
         for seed in 0..200 {
             for (_, fault) in crate::campaign::draw(seed).faults {
                 let text = line(fault.clone());
-                let is_debug =
-                    text == fault.kind() || ["{", "Some(", "None"].iter().any(|mark| text.contains(mark));
+                let is_debug = text == fault.kind() || ["{", "Some(", "None"].iter().any(|mark| text.contains(mark));
                 assert!(!is_debug, "{fault:?}: {text}");
             }
         }

@@ -44,8 +44,7 @@ pub fn draw(seed: u64) -> Plan {
     }
     super::budgets::add(&mut plan);
     plan.faults.sort_by_key(|(at, _)| *at);
-    plan.with =
-        Extras { attached_volumes: draws.percent(25), static_pods: draws.percent(25), ..Extras::default() };
+    plan.with = Extras { attached_volumes: draws.percent(25), static_pods: draws.percent(25), ..Extras::default() };
     let mut odd = Draws::new(Chance::new(seed).part("odd", 0));
     (plan.with.drift, plan.with.sidecars) = (odd.percent(30), odd.percent(25));
     super::taints::add(&mut plan);
@@ -75,11 +74,9 @@ const KINDS: u64 = 27;
 
 fn fault(kind: u64, plan: &Plan, draws: &mut Draws) -> Fault {
     let mut one = |count: usize| usize::try_from(draws.below(count as u64)).unwrap_or(0);
-    let (node, replica, server, pod) =
-        (one(plan.nodes), one(plan.replicas), one(plan.servers), one(plan.pods));
+    let (node, replica, server, pod) = (one(plan.nodes), one(plan.replicas), one(plan.servers), one(plan.pods));
     let percent = 10 + draws.below(91);
-    let seconds =
-        1 + [draws.below(5), draws.below(30), draws.below(120)][usize::try_from(draws.below(3)).unwrap_or(0)];
+    let seconds = 1 + [draws.below(5), draws.below(30), draws.below(120)][usize::try_from(draws.below(3)).unwrap_or(0)];
     let jump = i64::try_from(draws.below(8_000)).unwrap_or(0) - 4_000;
     match kind {
         0 => Fault::CutNode { node, seconds },

@@ -156,10 +156,7 @@ pub(super) fn draw_fencing(draws: &mut Draws) -> Fencing {
         backup: draws.percent(40),
         power_on: draws.percent(75),
         pair: draws.percent(25),
-        not_ready_seconds: draws
-            .percent(50)
-            .then(|| 30 + draws.below(60))
-            .and_then(|seconds| seconds.try_into().ok()),
+        not_ready_seconds: draws.percent(50).then(|| 30 + draws.below(60)).and_then(|seconds| seconds.try_into().ok()),
         ..Fencing::default()
     }
 }

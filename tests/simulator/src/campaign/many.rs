@@ -83,12 +83,7 @@ impl std::fmt::Display for Tally {
 }
 
 /// Runs the seeds on all cores while `go_on` allows it, each thread taking the next seed.
-fn each(
-    seeds: Range<u64>,
-    subject: Subject,
-    go_on: &(dyn Fn() -> bool + Sync),
-    done: &(dyn Fn(u64, Outcome) + Sync),
-) {
+fn each(seeds: Range<u64>, subject: Subject, go_on: &(dyn Fn() -> bool + Sync), done: &(dyn Fn(u64, Outcome) + Sync)) {
     let next = AtomicU64::new(seeds.start);
     std::thread::scope(|scope| {
         for _ in 0..threads() {
@@ -127,11 +122,7 @@ pub fn campaign_while(seeds: Range<u64>, subject: Subject, go_on: &(dyn Fn() -> 
 
 /// The first seed that breaks this rule, with the number of seeds that were run and its outcome.
 #[must_use]
-pub fn first_seed_that_breaks(
-    invariant: Invariant,
-    seeds: Range<u64>,
-    subject: Subject,
-) -> Option<(u64, Outcome)> {
+pub fn first_seed_that_breaks(invariant: Invariant, seeds: Range<u64>, subject: Subject) -> Option<(u64, Outcome)> {
     let (found, stop) = (Mutex::new(BTreeMap::new()), AtomicBool::new(false));
     each(seeds, subject, &|| !stop.load(Ordering::Relaxed), &|seed, outcome| {
         if outcome.broke(invariant) {
@@ -158,21 +149,14 @@ pub fn report(plan: &Plan, outcome: &Outcome) -> String {
     let seed = plan.seed;
     let _written = writeln!(text, "seed {seed}: {}", serde_json::to_string(plan).unwrap_or_default());
     for violation in &outcome.violations {
-        let _written = writeln!(
-            text,
-            "  {:>9.3}s  {}: {}",
-            violation.at.as_secs_f64(),
-            violation.invariant,
-            violation.what
-        );
+        let _written =
+            writeln!(text, "  {:>9.3}s  {}: {}", violation.at.as_secs_f64(), violation.invariant, violation.what);
     }
     let _written = writeln!(text, "what happened:");
     for (at, what) in &outcome.timeline {
         let _written = writeln!(text, "  {:>9.3}s  {what}", at.as_secs_f64());
     }
-    let _written = writeln!(
-        text,
-        "again: POD_SAFETY_SEED={seed} cargo test -p pod-safety-simulator --test suite campaign::"
-    );
+    let _written =
+        writeln!(text, "again: POD_SAFETY_SEED={seed} cargo test -p pod-safety-simulator --test suite campaign::");
     text
 }

@@ -140,8 +140,7 @@ mod tests {
 
     #[test]
     fn all_numbers_of_a_plan_are_found_except_the_seed() {
-        let plan =
-            json!({ "seed": 7, "nodes": 4, "faults": [[90, { "powerOff": { "node": 1, "back": 20 } }]] });
+        let plan = json!({ "seed": 7, "nodes": 4, "faults": [[90, { "powerOff": { "node": 1, "back": 20 } }]] });
         let pointers = leaves(&plan, "");
         assert_eq!(pointers.len(), 5);
         assert!(candidates("/seed", plan.pointer("/seed")).is_empty());

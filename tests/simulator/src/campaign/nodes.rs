@@ -85,8 +85,7 @@ fn round(plan: &Plan, calm: bool, draws: &mut Draws) -> Vec<(u64, Fault)> {
                 }
             };
             let changes = (0..plan.replicas).map(ends).enumerate();
-            let changes: Vec<_> =
-                changes.map(|(number, fault)| (change + 15 * number as u64, fault)).collect();
+            let changes: Vec<_> = changes.map(|(number, fault)| (change + 15 * number as u64, fault)).collect();
             [lost].into_iter().chain(changes).collect()
         }
     }
@@ -113,8 +112,7 @@ fn clocks(plan: &Plan, at: u64, node: usize, calm: bool, draws: &mut Draws) -> V
     let mut faults = vec![(at, Fault::JumpNode { node, seconds: jump() })];
     faults.push((at + 30, Fault::JumpNode { node, seconds: jump() }));
     if !calm {
-        let jumps =
-            (0..plan.replicas).map(|replica| (at + 10, Fault::JumpReplica { replica, seconds: jump() }));
+        let jumps = (0..plan.replicas).map(|replica| (at + 10, Fault::JumpReplica { replica, seconds: jump() }));
         faults.extend(jumps);
     }
     if draws.percent(50) {

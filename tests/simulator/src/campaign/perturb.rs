@@ -52,11 +52,7 @@ impl std::fmt::Display for Perturbed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let done: u64 = self.families.values().sum();
         let (diverged, broken) = (self.diverged.len(), self.broken.len());
-        writeln!(
-            f,
-            "{done} of {} strikes, {diverged} diverged before their strike, {broken} broke a rule",
-            self.all
-        )?;
+        writeln!(f, "{done} of {} strikes, {diverged} diverged before their strike, {broken} broke a rule", self.all)?;
         for (name, count) in self.families.iter().chain(&self.scenarios) {
             writeln!(f, "  {count:>8}  {name}")?;
         }
@@ -104,9 +100,7 @@ fn strike_at(scenarios: &[Scenario], subject: Subject, each: usize, offers: Offe
     std::thread::scope(|scope| {
         for _ in 0..cores {
             scope.spawn(|| {
-                while let Some((scenario, family, strike, hash)) =
-                    jobs.get(next.fetch_add(1, Ordering::Relaxed))
-                {
+                while let Some((scenario, family, strike, hash)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let (outcome, before) = run_with_strike(&scenario.plan, subject, strike);
                     let broken = |what| Broken { scenario: scenario.name, strike: strike.clone(), what };
                     let mut tally = tally.lock();
@@ -176,11 +170,7 @@ fn strikes_at_writes(scenario: &Scenario, moments: &[Moment]) -> Vec<(&'static s
             let cut = Fault::CutReplica { replica, seconds };
             blows.push(("link process–API cut", Blow::Meanwhile(vec![cut])));
         }
-        all.extend(
-            blows
-                .into_iter()
-                .map(|(family, blow)| (family, Strike { replica, occasion, number, blow }, hash)),
-        );
+        all.extend(blows.into_iter().map(|(family, blow)| (family, Strike { replica, occasion, number, blow }, hash)));
     }
     all
 }
@@ -227,10 +217,7 @@ fn at_event(scenario: &Scenario, moment: &Moment, number: usize) -> Vec<(&'stati
         return blows;
     }
     for jump in JUMPS.into_iter().flat_map(|jump| [jump, -jump]) {
-        blows.push((
-            "clock of a process jumps",
-            meanwhile(vec![Fault::JumpReplica { replica, seconds: jump }]),
-        ));
+        blows.push(("clock of a process jumps", meanwhile(vec![Fault::JumpReplica { replica, seconds: jump }])));
         for node in 0..plan.nodes {
             blows.push(("clock of a node jumps", meanwhile(vec![Fault::JumpNode { node, seconds: jump }])));
         }

@@ -236,10 +236,7 @@ impl Fault {
             | Self::PauseReplica { seconds, .. } => Some(*seconds),
             // Its grace, and then it is away.
             Self::StopReplica { seconds, .. } => Some(*seconds + 30),
-            Self::RestartServer { .. }
-            | Self::Forget
-            | Self::SwitchServer { .. }
-            | Self::JumpReplica { .. } => Some(0),
+            Self::RestartServer { .. } | Self::Forget | Self::SwitchServer { .. } | Self::JumpReplica { .. } => Some(0),
             _ => None,
         }
     }
@@ -262,9 +259,7 @@ impl Fault {
     #[must_use]
     pub const fn lasts(&self) -> u64 {
         match self {
-            Self::StallWorkloads { seconds } | Self::Sicken { seconds, .. } | Self::Drain { seconds, .. } => {
-                *seconds
-            }
+            Self::StallWorkloads { seconds } | Self::Sicken { seconds, .. } | Self::Drain { seconds, .. } => *seconds,
             _ => 0,
         }
     }

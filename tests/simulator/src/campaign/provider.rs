@@ -19,8 +19,7 @@ pub(super) fn add(plan: &mut Plan) {
     let mut draws = Draws::new(Chance::new(plan.seed).part("provider", 0));
     let Some(fencing) = plan.with.fencing.filter(|_| draws.percent(SHARE)) else { return };
     let behind = usize::try_from(draws.below(3)).ok().and_then(|one| BEHIND.get(one).copied());
-    plan.with.fencing =
-        Some(Fencing { behind_seconds: behind, tells: false, required: false, pair: false, ..fencing });
+    plan.with.fencing = Some(Fencing { behind_seconds: behind, tells: false, required: false, pair: false, ..fencing });
     plan.heal_at = HEAL;
     for (_, fault) in &mut plan.faults {
         if let Fault::Malfunction { how, .. } = fault
@@ -62,9 +61,7 @@ fn malfunction(draws: &mut Draws) -> Malfunction {
 /// The loss of a node that other clients still treat as lost later.
 fn loss((at, fault): &(u64, Fault)) -> Option<(u64, usize)> {
     match fault {
-        Fault::CutNode { node, seconds } | Fault::Freeze { node, seconds } if *seconds > 90 => {
-            Some((*at, *node))
-        }
+        Fault::CutNode { node, seconds } | Fault::Freeze { node, seconds } if *seconds > 90 => Some((*at, *node)),
         _ => None,
     }
 }

@@ -33,11 +33,7 @@ pub fn scenarios() -> Vec<Scenario> {
     let later = BEGIN + 2;
     let mut all = vec![
         // Without a fault of pod-safety: jobs end, and a pod that never had a node is deleted.
-        Scenario {
-            from: Duration::ZERO,
-            until: second(60),
-            ..scenario("terminated and unscheduled pods", vec![])
-        },
+        Scenario { from: Duration::ZERO, until: second(60), ..scenario("terminated and unscheduled pods", vec![]) },
         scenario("orphans of a dead node", vec![lost(), deleted(later)]),
         scenario("a Node is deleted while its kubelet lives", vec![deleted(later)]),
         scenario(

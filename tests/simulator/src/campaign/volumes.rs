@@ -45,12 +45,8 @@ pub(super) fn add(plan: &mut Plan) {
     plan.with.attached_volumes = true;
     let mut objects = Draws::new(Chance::new(plan.seed).part("volumes", 1));
     let two = Draws::new(Chance::new(plan.seed).part("volumes", 2)).percent(25);
-    plan.with.guarded_volumes = Some(Guarding {
-        gate: draws.percent(60),
-        excludes: draws.percent(25),
-        one_pod: objects.percent(30),
-        two,
-    });
+    plan.with.guarded_volumes =
+        Some(Guarding { gate: draws.percent(60), excludes: draws.percent(25), one_pod: objects.percent(30), two });
     plan.with.nodes = Keeper::Ours;
     plan.with.taints = true;
     plan.with.fencing = draws.percent(50).then(|| draw_fencing(&mut draws));
@@ -58,8 +54,7 @@ pub(super) fn add(plan: &mut Plan) {
         plan.faults.retain(|(_, fault)| fault.troubles_control().is_none());
     }
     if draws.percent(70) {
-        plan.faults
-            .retain(|(_, fault)| !matches!(fault, Fault::DeleteNode { .. } | Fault::FenceByHand { .. }));
+        plan.faults.retain(|(_, fault)| !matches!(fault, Fault::DeleteNode { .. } | Fault::FenceByHand { .. }));
     }
     // Of two nodes one lost node is half of all: then pod-safety assumes that it is itself cut off.
     plan.nodes = plan.nodes.max(3);

@@ -15,8 +15,7 @@ const BEGIN: u64 = 20;
 /// The kinds that processes under test always watch.
 const KINDS: [&str; 3] = ["Node", "Lease", "Pod"];
 /// The other faults of requests.
-const TROUBLES: [Trouble; 4] =
-    [Trouble::Error(401), Trouble::Error(403), Trouble::Error(504), Trouble::CutAnswer];
+const TROUBLES: [Trouble; 4] = [Trouble::Error(401), Trouble::Error(403), Trouble::Error(504), Trouble::CutAnswer];
 
 /// Adds them to the plan of some seeds. Uses random numbers of its own: the rest of the plan stays as it was.
 pub(super) fn add(plan: &mut Plan) {
@@ -42,8 +41,7 @@ pub(super) fn add(plan: &mut Plan) {
     if draws.percent(UPGRADED) {
         plan.with.upgrade = true;
         let at = BEGIN + draws.below(80);
-        let replaced =
-            |replica: usize| (at + APART * replica as u64, Fault::StopReplica { replica, seconds: 1 });
+        let replaced = |replica: usize| (at + APART * replica as u64, Fault::StopReplica { replica, seconds: 1 });
         plan.faults.extend((0..plan.replicas).map(replaced));
     }
     plan.faults.sort_by_key(|(at, _)| *at);

@@ -101,9 +101,8 @@ impl Acts {
             self.leases.remove(node);
             self.collected.insert(node.to_owned(), now);
         }
-        let renewed = |lease: &Option<Arc<Value>>| {
-            lease.as_ref().map(|lease| str_at(lease, "/spec/renewTime").to_owned())
-        };
+        let renewed =
+            |lease: &Option<Arc<Value>>| lease.as_ref().map(|lease| str_at(lease, "/spec/renewTime").to_owned());
         let is_new = change.after.is_some() && renewed(&change.before) != renewed(&change.after);
         if is_new {
             self.renewals.entry(node.to_owned()).or_default().push(now);
@@ -263,8 +262,7 @@ impl State {
                         self.check_renewing(now, node);
                     }
                 } else if change.name == OUR_LEASE {
-                    let holder =
-                        change.after.as_ref().map_or("", |lease| str_at(lease, "/spec/holderIdentity"));
+                    let holder = change.after.as_ref().map_or("", |lease| str_at(lease, "/spec/holderIdentity"));
                     if acts.leader().unwrap_or_default() != holder {
                         acts.leader = (!holder.is_empty()).then(|| (holder.to_owned(), now));
                     }
@@ -334,8 +332,7 @@ impl State {
         verdict: Result<&'static str, String>,
     ) {
         let Some(before) = &change.before else { return };
-        let (uid, node) =
-            (str_at(before, "/metadata/uid").to_owned(), str_at(before, "/spec/nodeName").to_owned());
+        let (uid, node) = (str_at(before, "/metadata/uid").to_owned(), str_at(before, "/spec/nodeName").to_owned());
         let (invariant, what) = match effect {
             Effect::Removed if meant_gracefully(asked) => (Invariant::Graceful, "removed at once"),
             Effect::Removed => (Invariant::Evidence, "removed"),
@@ -413,8 +410,7 @@ impl State {
             return Some("limit: a person deleted the Node of a machine that ran and was not connected");
         }
         let asked = self.fences.leaves_since(uid)?;
-        let back =
-            self.connected_since(node).filter(|since| *since > asked && now < *since + COMES_BACK_WITHIN);
+        let back = self.connected_since(node).filter(|since| *since > asked && now < *since + COMES_BACK_WITHIN);
         if back.is_some_and(|since| self.acts.reports.get(node).is_none_or(|report| *report < since)) {
             return Some(
                 "limit: a kubelet that was cut off without its Node came back within the quarantine, and reported nothing",
@@ -489,6 +485,5 @@ impl State {
 fn meant_gracefully(asked: &ApiRequest) -> bool {
     let body: Value = serde_json::from_slice(&asked.body).unwrap_or_default();
     let options = if asked.method == http::Method::POST { "/deleteOptions" } else { "" };
-    number_at(&body, &format!("{options}/gracePeriodSeconds")) != Some(0)
-        && asked.method != http::Method::PATCH
+    number_at(&body, &format!("{options}/gracePeriodSeconds")) != Some(0) && asked.method != http::Method::PATCH
 }

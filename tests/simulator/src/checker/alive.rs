@@ -116,12 +116,7 @@ impl State {
         self.all_broken_between(node, from, to).any(|broken| broken == Assumption::Reports)
     }
 
-    fn all_broken_between(
-        &self,
-        node: &str,
-        from: Duration,
-        to: Duration,
-    ) -> impl Iterator<Item = Assumption> {
+    fn all_broken_between(&self, node: &str, from: Duration, to: Duration) -> impl Iterator<Item = Assumption> {
         let is_it = move |one: &&BrokenAssumption| {
             one.node.as_deref().is_none_or(|of| of == node) && one.from <= to && from <= one.until
         };
@@ -162,8 +157,7 @@ impl State {
     pub(super) fn check_connected(&mut self, now: Duration, node: &str, what: &str) {
         let Some((_, spoke)) = self.alive.last_reports.get(node).copied() else { return };
         if self.is_connected(now, node) {
-            let what =
-                format!("{what}, which runs on {node}, whose kubelet spoke with an API server at {spoke:?}");
+            let what = format!("{what}, which runs on {node}, whose kubelet spoke with an API server at {spoke:?}");
             self.violated(now, Invariant::Connected, what);
         }
     }

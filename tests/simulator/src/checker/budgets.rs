@@ -250,8 +250,7 @@ impl Budget {
 
     fn count<'a>(&mut self, now: Duration, pods: impl Iterator<Item = &'a Member>) {
         let mut healthy = BTreeSet::new();
-        for member in
-            pods.filter(|member| selects_labels(self.object.pointer("/spec/selector"), Some(&member.labels)))
+        for member in pods.filter(|member| selects_labels(self.object.pointer("/spec/selector"), Some(&member.labels)))
         {
             self.owners.insert(member.owner.clone());
             if member.ready && !member.terminates {
@@ -335,8 +334,7 @@ impl State {
     /// Whether a process of this pod runs and has finished its start.
     fn is_truly_ready(&self, now: Duration, uid: &str) -> bool {
         let Some(start_up) = self.budgets.start_up.get(uid) else { return false };
-        let started =
-            self.processes.running().filter(|process| process.uid == uid).map(|process| process.started);
+        let started = self.processes.running().filter(|process| process.uid == uid).map(|process| process.started);
         let well = self.budgets.sick.get(uid).is_none_or(|until| now >= *until);
         well && started.min().is_some_and(|started| now >= started + *start_up)
     }

@@ -38,20 +38,13 @@ fn allowed(budget: &Value) -> i64 {
 fn spent(changes: &[ObservedChange]) -> impl Iterator<Item = &ObservedChange> {
     changes.iter().filter(|change| {
         let both = change.before.as_ref().zip(change.after.as_ref());
-        change.kind == "PodDisruptionBudget"
-            && both.is_some_and(|(before, after)| allowed(after) < allowed(before))
+        change.kind == "PodDisruptionBudget" && both.is_some_and(|(before, after)| allowed(after) < allowed(before))
     })
 }
 
 impl State {
     /// Checks evictions and statuses of an executed request, then records what it changed.
-    pub(super) fn check_requests(
-        &mut self,
-        now: Duration,
-        asked: &ApiRequest,
-        code: u16,
-        changes: &[ObservedChange],
-    ) {
+    pub(super) fn check_requests(&mut self, now: Duration, asked: &ApiRequest, code: u16, changes: &[ObservedChange]) {
         if let Some(pod) = evicted_pod(asked).filter(|_| asked.method == http::Method::POST) {
             self.check_eviction(now, asked, &pod, code, changes);
         } else if asked.path.contains(BUDGETS) && asked.path.ends_with("/status") {
@@ -67,14 +60,7 @@ impl State {
         }
     }
 
-    fn check_eviction(
-        &mut self,
-        now: Duration,
-        asked: &ApiRequest,
-        pod: &str,
-        code: u16,
-        changes: &[ObservedChange],
-    ) {
+    fn check_eviction(&mut self, now: Duration, asked: &ApiRequest, pod: &str, code: u16, changes: &[ObservedChange]) {
         let member = self.budgets.pod(pod).cloned();
         for change in spent(changes) {
             let Some(member) = &member else { continue };
@@ -122,14 +108,7 @@ impl State {
     }
 
     /// An eviction was counted, and then denied.
-    fn check_counted_but_refused(
-        &mut self,
-        now: Duration,
-        asked: &ApiRequest,
-        pod: &str,
-        uid: &str,
-        code: u16,
-    ) {
+    fn check_counted_but_refused(&mut self, now: Duration, asked: &ApiRequest, pod: &str, uid: &str, code: u16) {
         self.budgets.counted(uid, None);
         self.probe("an eviction was counted and refused");
         if is_shipped(&asked.caller) || asked.caller.starts_with(DRAIN) {
@@ -174,14 +153,14 @@ impl State {
         let budget = self.budgets.budget(name).filter(|budget| budget.since < from)?;
         let allowed = self.allowed(now, from, budget, &self.disrupted_pods(now, budget));
         let numbers = numbers(budget);
-        (allowed.least.min(allowed.truly) > budget.status("disruptionsAllowed").max(0)
-            || !budget.is_observed())
-        .then(|| {
-            format!(
-                "allows {} by all that was known since {from:?}, {} in truth; {numbers}",
-                allowed.least, allowed.truly
-            )
-        })
+        (allowed.least.min(allowed.truly) > budget.status("disruptionsAllowed").max(0) || !budget.is_observed()).then(
+            || {
+                format!(
+                    "allows {} by all that was known since {from:?}, {} in truth; {numbers}",
+                    allowed.least, allowed.truly
+                )
+            },
+        )
     }
 
     /// The pods in `status.disruptedPods`: only entries of these pods, not of earlier pods of the same name.
@@ -234,9 +213,7 @@ fn numbers(budget: &Budget) -> String {
     let [allowed, current, desired, expected, observed] =
         ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods", "observedGeneration"]
             .map(|field| budget.status(field));
-    format!(
-        "its status: {allowed} allowed, {current} of {expected} healthy, {desired} needed, generation {observed}"
-    )
+    format!("its status: {allowed} allowed, {current} of {expected} healthy, {desired} needed, generation {observed}")
 }
 
 impl Checker {

@@ -140,8 +140,7 @@ impl State {
                 continue;
             }
             let apart = if kind == "PowerOff" { APART } else { INSTANCES_APART };
-            let twice =
-                callers.iter().any(|caller| self.was_off_twice(caller, &about.0, (device, apart), read));
+            let twice = callers.iter().any(|caller| self.was_off_twice(caller, &about.0, (device, apart), read));
             if !twice {
                 return Some(format!(
                     "{device} did not say off of {} in two looks {apart:?} apart, before the Lease was read at {read:?}",
@@ -152,8 +151,7 @@ impl State {
         let lease = known::time_of(str_at(object, "/spec/leaseRenewed"));
         // A Lease that was garbage collected with its Node was not renewed.
         let renewed = self.fences.lease_at(&about.0, read) != lease && self.acts.leases.contains(&about.0);
-        renewed
-            .then(|| format!("the Lease that {caller} read at {read:?} is not that of the looks, {lease:?}"))
+        renewed.then(|| format!("the Lease that {caller} read at {read:?} is not that of the looks, {lease:?}"))
     }
 
     /// Why the promise of a node's agent is not fulfilled: a guarded process runs, or the promise was not revoked.
@@ -170,26 +168,18 @@ impl State {
     fn were_false_reports(&self, node: &str, devices: &BTreeSet<&str>) -> bool {
         let checks = self.fences.checks.iter().filter(|((_, of), _)| of == node);
         let lied = |device: &&str| {
-            let mut last =
-                checks.clone().filter_map(|(_, checks)| checks.iter().rfind(|look| look.device == *device));
+            let mut last = checks.clone().filter_map(|(_, checks)| checks.iter().rfind(|look| look.device == *device));
             last.any(|look| look.lied)
         };
         devices.iter().any(lied)
     }
 
-    fn was_off_twice(
-        &self,
-        caller: &str,
-        node: &str,
-        (device, apart): (&str, Duration),
-        now: Duration,
-    ) -> bool {
+    fn was_off_twice(&self, caller: &str, node: &str, (device, apart): (&str, Duration), now: Duration) -> bool {
         let strict = self.fences.required.contains(device);
         let checks: Vec<&StatusCheck> = self.fences.checks_of(caller, node, device, now).collect();
         let recent = |look: &&&StatusCheck| now.saturating_sub(look.at) <= CHECK_VALID_FOR;
         checks.iter().rev().filter(recent).any(|last| {
-            let before =
-                |first: &&StatusCheck| first.at + apart <= last.at && first.at + CHECK_VALID_FOR > last.at;
+            let before = |first: &&StatusCheck| first.at + apart <= last.at && first.at + CHECK_VALID_FOR > last.at;
             is_off(last, strict) && checks.iter().any(|first| before(first) && is_off(first, strict))
         })
     }
@@ -207,8 +197,7 @@ impl State {
                 !over && unmoved && proof.invalid.is_none_or(|at| now < at + VALID_FOR)
             };
             let holds = self.fences.evidence_of(&after.incarnation).any(holds);
-            let is_ours =
-                self.fences.incidents.get(value).is_some_and(|one| one.incarnation == after.incarnation);
+            let is_ours = self.fences.incidents.get(value).is_some_and(|one| one.incarnation == after.incarnation);
             match (holds, is_ours, before.ready) {
                 (true, true, false) => {
                     self.probe("the out-of-service taint was added by proof");
@@ -219,11 +208,7 @@ impl State {
                     self.violated(now, Invariant::Fence, format!("{message}, without evidence that holds"));
                 }
                 (_, false, _) => {
-                    self.violated(
-                        now,
-                        Invariant::Fence,
-                        format!("{message} for {value}, which is not about it"),
-                    );
+                    self.violated(now, Invariant::Fence, format!("{message} for {value}, which is not about it"));
                 }
                 (.., true) => self.violated(now, Invariant::Fence, format!("{message}, which is Ready")),
             }
@@ -240,11 +225,7 @@ impl State {
             || self.fences.evidence_of(&incident.incarnation).any(over);
         let back = incident.incarnation != after.incarnation && after.ready;
         if untrue || back {
-            self.probe(if back {
-                "our taint went when the node was back"
-            } else {
-                "our taint was contradicted"
-            });
+            self.probe(if back { "our taint went when the node was back" } else { "our taint was contradicted" });
             let text = format!("pod-safety removes the taint out-of-service from {name}");
             self.announce(now, Tone::Other, message, text);
         } else {
@@ -355,9 +336,7 @@ impl State {
         }
         if !word.wrong {
             if self.runs_unreported_in_the_next_boot(proof, uid, sent) {
-                self.probe(
-                    "limit: a kubelet that could not write started pods in the boot after a person's word",
-                );
+                self.probe("limit: a kubelet that could not write started pods in the boot after a person's word");
                 self.excuse_processes(uid);
                 return Ok(());
             }
@@ -396,8 +375,7 @@ impl State {
             }
             let newest = self.fences.checks_of(caller, node, device, sent).next_back().unwrap_or(last);
             for look in [last, newest] {
-                if !matches!(look.power, Power::Off | Power::Gone)
-                    || matches!(look.identity, Identity::Mismatch { .. })
+                if !matches!(look.power, Power::Off | Power::Gone) || matches!(look.identity, Identity::Mismatch { .. })
                 {
                     return Err(format!("{device} said {:?} of {node} at {:?}", look.power, look.at));
                 }

@@ -51,8 +51,7 @@ impl Leaders {
 const LEASES_OF_AGENTS: &str = "/leases/watchdog.";
 
 pub(super) fn is_lease_of_ours(path: &str) -> bool {
-    path.starts_with("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases")
-        && !path.contains(LEASES_OF_AGENTS)
+    path.starts_with("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases") && !path.contains(LEASES_OF_AGENTS)
 }
 
 /// What only the leader may write: pods, nodes, the numbers of budgets, what is fenced, whose volumes are,
@@ -84,15 +83,7 @@ fn number(method: &Method, path: &str, body: &[u8]) -> u64 {
 
 impl Checker {
     /// A write of the Lease was answered: a renewal extends the term from when it was sent.
-    pub(crate) fn renewed(
-        &self,
-        caller: &str,
-        method: &Method,
-        path: &str,
-        body: &[u8],
-        sent: Duration,
-        code: u16,
-    ) {
+    pub(crate) fn renewed(&self, caller: &str, method: &Method, path: &str, body: &[u8], sent: Duration, code: u16) {
         if *method == Method::GET || !is_lease_of_ours(path) {
             return;
         }
@@ -108,14 +99,7 @@ impl Checker {
 
 impl State {
     /// A process sends a write.
-    pub(super) fn check_sent(
-        &mut self,
-        now: Duration,
-        caller: &str,
-        method: &Method,
-        path: &str,
-        body: &[u8],
-    ) {
+    pub(super) fn check_sent(&mut self, now: Duration, caller: &str, method: &Method, path: &str, body: &[u8]) {
         if gives_back(method, path, body) {
             self.leaders.terms.entry(caller.to_owned()).and_modify(|ends| *ends = now.min(*ends));
             if let Some(what) = self.requests.is_writing(caller) {
@@ -135,8 +119,7 @@ impl State {
             self.leaders.sent.insert((caller.to_owned(), number(method, path, body)));
         }
         if let Some((other, ends)) = self.leaders.other_term(now, caller) {
-            let what =
-                format!("{caller} sent {method} {path} in the term of {other}, which ends at {ends:?}");
+            let what = format!("{caller} sent {method} {path} in the term of {other}, which ends at {ends:?}");
             self.violated(now, Invariant::Term, what);
         }
     }
@@ -158,10 +141,8 @@ impl State {
         };
         match wrong {
             Some(why) => {
-                let when =
-                    other.map_or("after its term".to_owned(), |other| format!("in the term of {other}"));
-                let what =
-                    format!("{} {} of {} is applied {when}, {why}", asked.method, asked.path, asked.caller);
+                let when = other.map_or("after its term".to_owned(), |other| format!("in the term of {other}"));
+                let what = format!("{} {} of {} is applied {when}, {why}", asked.method, asked.path, asked.caller);
                 self.violated(now, Invariant::Term, what);
             }
             None => self.probe("a write was applied after its sender's term, bound to what that knew"),

@@ -27,12 +27,7 @@ struct Orphan<'a> {
     owed_at: Duration,
 }
 
-fn orphans<'a>(
-    state: &State,
-    quarantine: Duration,
-    pods: &'a [Arc<Value>],
-    nodes: &[Arc<Value>],
-) -> Vec<Orphan<'a>> {
+fn orphans<'a>(state: &State, quarantine: Duration, pods: &'a [Arc<Value>], nodes: &[Arc<Value>]) -> Vec<Orphan<'a>> {
     let Some(healed) = state.healed else { return Vec::new() };
     let present = |name: &str| nodes.iter().any(|node| str_at(node, "/metadata/name") == name);
     let of_pod = |pod: &'a Arc<Value>| {
@@ -43,16 +38,14 @@ fn orphans<'a>(
         let acts = &state.acts;
         // The wait begins when all of these are over: disturbances, the node's existence, the pod's own creation, and
         // the last change of the leader, which starts the wait again.
-        let from =
-            [Some(healed + LONGEST_PAUSE), acts.missing_since(node), acts.bound_at(uid), acts.led_since()];
+        let from = [Some(healed + LONGEST_PAUSE), acts.missing_since(node), acts.bound_at(uid), acts.led_since()];
         let from = from.into_iter().flatten().max().unwrap_or_default();
         // A report of the kubelet is followed by one quarantine without reports, and then by the one that lies between
         // two reads. A kubelet that had not stopped reporting first gets its pods deleted gracefully, which takes a
         // quarantine before, their grace and a quarantine after, whether it answers or cannot.
         let quiet = acts.last_sign(node).map_or(from, |sign| from.max(sign + quarantine));
         let grace = ["/metadata/deletionGracePeriodSeconds", "/spec/terminationGracePeriodSeconds"];
-        let grace =
-            grace.iter().find_map(|field| number_at(pod, field)).and_then(|grace| u64::try_from(grace).ok());
+        let grace = grace.iter().find_map(|field| number_at(pod, field)).and_then(|grace| u64::try_from(grace).ok());
         let deleted_at = quiet + quarantine + LOOKED_AT;
         let answered = deleted_at + Duration::from_secs(grace.unwrap_or(30)) + quarantine + LOOKED_AT;
         Some(Orphan { pod, node, told_at: from + LOOKED_AT, owed_at: answered + quarantine + LOOKED_AT })
@@ -67,20 +60,16 @@ impl State {
     /// Whether this orphan may wait for its kubelet to report: a container is reported that does not run, a change of
     /// the pod was not reported, or the kubelet acted after its report on the deletion was due.
     fn worker_may_be_busy(&self, pod: &Value, node: &str) -> bool {
-        let mut reports =
-            pod.pointer("/status/containerStatuses").and_then(Value::as_array).into_iter().flatten();
-        let runs =
-            |report: &Value| report.pointer("/state/running").is_some_and(|running| !running.is_null());
+        let mut reports = pod.pointer("/status/containerStatuses").and_then(Value::as_array).into_iter().flatten();
+        let runs = |report: &Value| report.pointer("/state/running").is_some_and(|running| !running.is_null());
         let observed = number_at(pod, "/status/observedGeneration").filter(|observed| *observed > 0);
-        let ahead =
-            observed.map_or(0, |observed| number_at(pod, "/metadata/generation").unwrap_or(0) - observed);
+        let ahead = observed.map_or(0, |observed| number_at(pod, "/metadata/generation").unwrap_or(0) - observed);
         let deleted = pod.pointer("/metadata/deletionTimestamp").is_some();
         let deleted_at = self.fences.leaves_since(str_at(pod, "/metadata/uid"));
         let last_sign = deleted_at.zip(self.acts.last_possible_sign(node));
         ahead > i64::from(deleted)
             || reports.any(|report| !runs(report))
-            || ahead > 0
-                && last_sign.is_some_and(|(deleted_at, sign)| sign >= deleted_at + FREE_REPORTS_WITHIN)
+            || ahead > 0 && last_sign.is_some_and(|(deleted_at, sign)| sign >= deleted_at + FREE_REPORTS_WITHIN)
     }
 }
 
@@ -105,11 +94,9 @@ impl Checker {
                 continue;
             }
             if now < owed_at {
-                let alive =
-                    state.acts.last_sign(node).is_some_and(|sign| now < sign + self.promise.quarantine);
+                let alive = state.acts.last_sign(node).is_some_and(|sign| now < sign + self.promise.quarantine);
                 let reason = if alive { "KubeletAlive" } else { "Quarantine" };
-                let waits =
-                    ["KubeletAlive", "AwaitsKubelet"].into_iter().find(|reason| !alive && shown(reason));
+                let waits = ["KubeletAlive", "AwaitsKubelet"].into_iter().find(|reason| !alive && shown(reason));
                 if shown(reason) || waits.is_some() {
                     let reason = waits.unwrap_or(reason);
                     state.probe(&format!("an orphan is held: {reason}"));
@@ -124,9 +111,8 @@ impl Checker {
                 state.probe("an orphan is held: Finalizers");
                 continue;
             }
-            let what = format!(
-                "{name} of node {node} is still there; it was to be gone at {owed_at:?}; holds: {holds:?}"
-            );
+            let what =
+                format!("{name} of node {node} is still there; it was to be gone at {owed_at:?}; holds: {holds:?}");
             state.violated(now, Invariant::Liveness, what);
         }
         self.check_terminated(&mut state, pods, nodes, now);
@@ -173,8 +159,7 @@ impl Checker {
         };
         let count = pods.iter().filter(owed).count();
         if count > self.promise.terminated_threshold {
-            let what =
-                format!("{count} pods that ended are there, {} may", self.promise.terminated_threshold);
+            let what = format!("{count} pods that ended are there, {} may", self.promise.terminated_threshold);
             state.violated(now, Invariant::Liveness, what);
         }
     }

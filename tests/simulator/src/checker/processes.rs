@@ -60,11 +60,9 @@ impl Ledger {
 }
 
 /// docs/assumptions.md: others-force-nothing
-const RELIEVED_IN_VAIN: &str =
-    "a person did not wait, and the volume's owner was relieved in vain: S1 not owed";
+const RELIEVED_IN_VAIN: &str = "a person did not wait, and the volume's owner was relieved in vain: S1 not owed";
 /// docs/assumptions.md: detaches-only-what-is-safe
-const ATTACHED_TWICE: &str =
-    "limit: a person did not wait, and upstream had attached the volume twice: S1 not owed";
+const ATTACHED_TWICE: &str = "limit: a person did not wait, and upstream had attached the volume twice: S1 not owed";
 
 /// Why `new` may start although `other` of its name runs. An excuse needs a pod that was removed: one that is still
 /// there excuses nothing.
@@ -107,13 +105,8 @@ impl Checker {
         let vouched_for = from_the_past;
         let relieved = BTreeSet::new();
         let new = Process { identity, uid, node, boot, started: now, vouched_for, relieved, forced: false };
-        let others: Vec<_> = state
-            .processes
-            .running
-            .values()
-            .filter(|other| other.identity == new.identity)
-            .cloned()
-            .collect();
+        let others: Vec<_> =
+            state.processes.running.values().filter(|other| other.identity == new.identity).cloned().collect();
         state.announce(
             now,
             Tone::Other,

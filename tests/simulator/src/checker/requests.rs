@@ -75,13 +75,7 @@ fn is_write_to_pods(method: &http::Method, path: &str) -> bool {
 
 impl Checker {
     /// A process under test sends a request.
-    pub(crate) fn sent(
-        self: &Arc<Self>,
-        caller: &str,
-        method: &http::Method,
-        path: &str,
-        body: &[u8],
-    ) -> Outstanding {
+    pub(crate) fn sent(self: &Arc<Self>, caller: &str, method: &http::Method, path: &str, body: &[u8]) -> Outstanding {
         let now = self.now();
         let mut state = self.state.lock();
         state.trace(&[&now.as_millis().to_le_bytes(), caller.as_bytes(), path.as_bytes(), body]);
@@ -113,8 +107,7 @@ impl Checker {
         let now = self.now();
         let mut state = self.state.lock();
         let late = |open: &&Open| now.saturating_sub(open.since) > LONGEST_REQUEST;
-        let told =
-            |open: &Open| format!("{} is under way since {:?}: it has no deadline", open.what, open.since);
+        let told = |open: &Open| format!("{} is under way since {:?}: it has no deadline", open.what, open.since);
         let late: Vec<_> = state.requests.outstanding.values().filter(late).map(told).collect();
         for what in late {
             state.violated(now, Invariant::Hygiene, what);
@@ -126,11 +119,7 @@ impl State {
     /// A request of a process under test arrived.
     pub(super) fn requested(&mut self, now: Duration, asked: &ApiRequest) {
         if let Some(what) = bad_manners(asked) {
-            self.violated(
-                now,
-                Invariant::Hygiene,
-                format!("{} {} {} {what}", asked.caller, asked.method, asked.path),
-            );
+            self.violated(now, Invariant::Hygiene, format!("{} {} {} {what}", asked.caller, asked.method, asked.path));
         }
         let requests = &mut self.requests;
         let minute = now.as_secs() / 60;
@@ -138,10 +127,8 @@ impl State {
             requests.minute = minute;
             requests.counts.clear();
         }
-        let count = requests
-            .counts
-            .entry((asked.caller.to_string(), format!("{} {}", asked.method, asked.path)))
-            .or_default();
+        let count =
+            requests.counts.entry((asked.caller.to_string(), format!("{} {}", asked.method, asked.path))).or_default();
         *count += 1;
         let count = *count;
         let began = Duration::from_secs(minute * 60);
@@ -157,15 +144,11 @@ impl State {
             (false, false) => MANY_AT_REST,
         };
         if at_rest && writes && !creates && count == many {
-            let what = format!(
-                "{} sent {} {} {count} times in a quiet minute",
-                asked.caller, asked.method, asked.path
-            );
+            let what = format!("{} sent {} {} {count} times in a quiet minute", asked.caller, asked.method, asked.path);
             self.violated(now, Invariant::HotLoop, what);
         }
         if count == MANY {
-            let what =
-                format!("{} sent {} {} {MANY} times within a minute", asked.caller, asked.method, asked.path);
+            let what = format!("{} sent {} {} {MANY} times within a minute", asked.caller, asked.method, asked.path);
             self.violated(now, Invariant::HotLoop, what);
         }
     }
@@ -194,8 +177,7 @@ fn bad_manners(asked: &ApiRequest) -> Option<&'static str> {
     let body: Value = serde_json::from_slice(&asked.body).unwrap_or_default();
     let pods = asked.path.contains("/pods/");
     if asked.method == http::Method::DELETE {
-        if str_at(&body, "/preconditions/uid").is_empty()
-            || str_at(&body, "/preconditions/resourceVersion").is_empty()
+        if str_at(&body, "/preconditions/uid").is_empty() || str_at(&body, "/preconditions/resourceVersion").is_empty()
         {
             return Some("does not name UID and version");
         }

@@ -19,8 +19,7 @@ impl Checker {
     /// The processes of the StatefulSet: pod UIDs by identity.
     pub(crate) fn members(&self) -> BTreeMap<String, String> {
         let state = self.state.lock();
-        let members =
-            state.processes.running().filter(|process| process.identity.starts_with("default/data-"));
+        let members = state.processes.running().filter(|process| process.identity.starts_with("default/data-"));
         members.map(|process| (process.identity.clone(), process.uid.clone())).collect()
     }
 

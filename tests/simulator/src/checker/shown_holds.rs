@@ -25,9 +25,7 @@ impl Shown {
             let is_it = match subject {
                 Subject::Pod(pod) => Some(&pod.uid) == uid.as_ref(),
                 Subject::Node(name) => **name == *node,
-                Subject::Budget(_) | Subject::Fencing { .. } | Subject::Volume(_) | Subject::Everything => {
-                    false
-                }
+                Subject::Budget(_) | Subject::Fencing { .. } | Subject::Volume(_) | Subject::Everything => false,
             };
             is_it.then_some(*reason)
         })
@@ -41,8 +39,7 @@ impl Shown {
     pub(super) fn holds_volume(&self, name: &str, objects: &[&Value], reason: &str) -> bool {
         self.0.iter().any(|(subject, shown)| {
             let Subject::Volume(volume) = subject else { return false };
-            let is_it =
-                |object: &&Value| Some(&volume.uid) == Uid::new(str_at(object, "/metadata/uid")).as_ref();
+            let is_it = |object: &&Value| Some(&volume.uid) == Uid::new(str_at(object, "/metadata/uid")).as_ref();
             *shown == reason && *volume.name == *name && objects.iter().any(is_it)
         })
     }

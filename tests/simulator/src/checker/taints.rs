@@ -102,8 +102,9 @@ fn toleration_period(tolerations: &Value, taint: &Taint) -> Option<Duration> {
     };
     match tolerations.as_array().into_iter().flatten().find(matches) {
         None => Some(Duration::ZERO),
-        Some(one) => number_at(one, "/tolerationSeconds")
-            .map(|seconds| Duration::from_secs(u64::try_from(seconds).unwrap_or(0))),
+        Some(one) => {
+            number_at(one, "/tolerationSeconds").map(|seconds| Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
+        }
     }
 }
 
@@ -214,8 +215,7 @@ impl State {
         let Some(pod) = self.taints.pods.get(&uid).cloned() else { return };
         let told = format!("{} ({uid:.8}) was marked by {caller}", pod.name);
         let look = self.taints.reads.get(&(caller, pod.node.clone()));
-        let Some((looked, found)) = look.filter(|(looked, _)| sent.saturating_sub(*looked) < READ_VALID_FOR)
-        else {
+        let Some((looked, found)) = look.filter(|(looked, _)| sent.saturating_sub(*looked) < READ_VALID_FOR) else {
             let when = look.map(|(looked, _)| *looked);
             let what = format!("{told}, sent at {sent:?}; its node {} was last read at {when:?}", pod.node);
             return self.violated(now, Invariant::Tolerance, what);
@@ -269,8 +269,7 @@ impl State {
         }
         let own = self.taints.pods.get(&uid).and_then(|pod| pod.grace);
         if own.is_some_and(|own| own.max(1) != grace) {
-            let what =
-                format!("{} leaves {} {grace} s to end, its own are {own:?}", asked.caller, asked.path);
+            let what = format!("{} leaves {} {grace} s to end, its own are {own:?}", asked.caller, asked.path);
             self.violated(now, Invariant::Grace, what);
         }
     }
@@ -330,9 +329,8 @@ impl State {
         };
         let met = |taint: &Taint| taint.added.filter(|_| !behind).unwrap_or_else(|| seen(taint));
         // Stamped by a clock that was behind, before the pod came by its own: it may stay longer (docs/taint-eviction.md).
-        let misdated = |taint: &Taint| {
-            taint.added.is_some_and(|added| added < pod.bound) && pod.bound + REACTS < taint.applied
-        };
+        let misdated =
+            |taint: &Taint| taint.added.is_some_and(|added| added < pod.bound) && pod.bound + REACTS < taint.applied;
         let owed = |taint: &Taint| {
             if misdated(taint) {
                 return None;
@@ -351,9 +349,7 @@ impl Checker {
         let mut state = self.state.lock();
         let calm = state.budgets.untroubled_since(now, state.healed);
         let calm = if calm.is_zero() { calm } else { calm + RECOVERS };
-        let (Some(leader), Some(led_since)) =
-            (state.acts.leader().map(str::to_owned), state.acts.led_since())
-        else {
+        let (Some(leader), Some(led_since)) = (state.acts.leader().map(str::to_owned), state.acts.led_since()) else {
             return;
         };
         let from = calm.max(led_since + TAKES_OVER);
@@ -362,8 +358,7 @@ impl Checker {
             let Some(owed) = state.due_eviction(pod, &leader, led_since) else { continue };
             if now > owed.max(from) + REACTS && !state.taints.late.contains(uid) {
                 let taints = state.taints.taints_on(&pod.node);
-                let what =
-                    format!("{} ({uid:.8}) was to be asked to end at {owed:?} for {taints:?}", pod.name);
+                let what = format!("{} ({uid:.8}) was to be asked to end at {owed:?} for {taints:?}", pod.name);
                 late.push((uid.clone(), what));
             }
         }

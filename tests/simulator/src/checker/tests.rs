@@ -17,8 +17,7 @@ pub(super) const POD: &str = "/api/v1/namespaces/default/pods/data-0";
 
 /// Runs `history` with a checker inside a simulation. Returns the broken invariants.
 pub(super) fn broken(history: impl AsyncFnOnce(&Arc<Checker>)) -> Vec<Invariant> {
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
         let promise = Promise {
             quarantine: Duration::from_secs(40),
@@ -216,19 +215,14 @@ fn a_process_displaced_by_an_operator_is_excused_if_that_operator_removed_its_po
             checker.attachment_remains("default/data-0", "node-1", true);
             checker.attachment_remains("default/data-0", "node-1", remains);
             checker.is_forced("u1");
-            let asked = ApiRequest {
-                body: preconditions(0).to_string().into(),
-                ..ApiRequest::new(by, Method::DELETE, POD)
-            };
+            let asked =
+                ApiRequest { body: preconditions(0).to_string().into(), ..ApiRequest::new(by, Method::DELETE, POD) };
             checker.executed(&asked, 200, &[change("Pod", "default/data-0", Some(pod()), None)]);
             checker.process_starts("default/data-0", "u2", &next.into(), 1);
         })
     };
     assert_eq!(forced("person", "node-0", false), []);
-    assert!(
-        forced(ME, "node-0", false).contains(&Invariant::AtMostOne),
-        "ours removed it, whatever somebody tried"
-    );
+    assert!(forced(ME, "node-0", false).contains(&Invariant::AtMostOne), "ours removed it, whatever somebody tried");
     assert_eq!(forced("person", "node-1", true), [], "upstream attached it twice");
     assert!(forced(ME, "node-1", true).contains(&Invariant::AtMostOne));
     assert!(forced("person", "node-1", false).contains(&Invariant::AtMostOne), "it was detached there");
@@ -267,11 +261,7 @@ fn l7_a_pod_that_cannot_end_is_shown() {
             let kubelet = ApiRequest::new("node-lifecycle", Method::PATCH, "/api/v1/nodes/node-0/status");
             checker.executed(&kubelet, 200, &[change("Node", "node-0", None, Some(unknown))]);
             let person = ApiRequest::new("person", Method::DELETE, POD);
-            checker.executed(
-                &person,
-                200,
-                &[change("Pod", "default/data-0", Some(pod()), Some(deleted(30)))],
-            );
+            checker.executed(&person, 200, &[change("Pod", "default/data-0", Some(pod()), Some(deleted(30)))]);
             let lease = json!({ "spec": { "holderIdentity": ME } });
             let elects = ApiRequest::new("x", Method::PATCH, "/x");
             checker.executed(&elects, 200, &[change("Lease", "kube-system/pod-safety", None, Some(lease))]);
@@ -324,10 +314,7 @@ fn s13_the_same_write_repeated_without_a_fault() {
             }
             seconds(120).await;
             for _ in 0..20 {
-                let asked = ApiRequest {
-                    body: patch().to_string().into(),
-                    ..ApiRequest::new(ME, Method::PATCH, POD)
-                };
+                let asked = ApiRequest { body: patch().to_string().into(), ..ApiRequest::new(ME, Method::PATCH, POD) };
                 checker.executed(&asked, 409, &[]);
             }
         })
@@ -361,18 +348,10 @@ fn l1_an_orphan_must_be_gone_after_the_backoff_and_the_quarantine() {
             checker.check_settled(&[pod().into()], &[], &holds);
         })
     };
-    assert_eq!(
-        at(256, holds("Quarantine")),
-        [Invariant::Liveness],
-        "60 + 40 + 15, 30 of grace + 40 + 15, 40 + 15"
-    );
+    assert_eq!(at(256, holds("Quarantine")), [Invariant::Liveness], "60 + 40 + 15, 30 of grace + 40 + 15, 40 + 15");
     assert_eq!(at(254, holds("Quarantine")), []);
     assert_eq!(at(254, holds("AwaitsKubelet")), []);
-    assert_eq!(
-        at(254, holds_of("u2", "Quarantine")),
-        [Invariant::Reported],
-        "that of another pod excuses nothing"
-    );
+    assert_eq!(at(254, holds_of("u2", "Quarantine")), [Invariant::Reported], "that of another pod excuses nothing");
     assert_eq!(at(254, Shown::default()), [Invariant::Reported], "L9: nobody was told");
     assert_eq!(at(70, Shown::default()), [], "too early to be told");
 }
@@ -402,7 +381,8 @@ fn l9_false_alarm_a_completed_deletion_does_not_show_a_running_kubelet() {
     let after = |caller: &'static str, method: Method| {
         broken(async move |checker| {
             an_orphan_after(checker, 80).await;
-            let leaves = json!({ "metadata": { "name": "static-node-0", "uid": "u9" }, "spec": { "nodeName": "node-0" } });
+            let leaves =
+                json!({ "metadata": { "name": "static-node-0", "uid": "u9" }, "spec": { "nodeName": "node-0" } });
             let on_its_way = change("Pod", "default/static-node-0", Some(leaves.clone()), Some(leaves));
             checker.executed(&ApiRequest::new(caller, method, POD), 200, &[on_its_way]);
             seconds(30).await;
@@ -492,11 +472,7 @@ fn l1_too_many_terminated_pods() {
         }
         checker.healed();
         seconds(100).await;
-        checker.check_settled(
-            &pods,
-            &[json!({ "metadata": { "name": "node-0" } }).into()],
-            &Shown::default(),
-        );
+        checker.check_settled(&pods, &[json!({ "metadata": { "name": "node-0" } }).into()], &Shown::default());
     });
     assert_eq!(violations, [Invariant::Liveness]);
 }
@@ -521,8 +497,7 @@ fn l4_a_pod_that_could_run_does_not_run() {
 fn l8_a_dead_leader_still_holds_the_lease() {
     let leads = |who: &str| {
         let lease = json!({ "spec": { "holderIdentity": who } });
-        let asked =
-            ApiRequest { body: patch().to_string().into(), ..ApiRequest::new(ME, Method::PATCH, "/x") };
+        let asked = ApiRequest { body: patch().to_string().into(), ..ApiRequest::new(ME, Method::PATCH, "/x") };
         (asked, change("Lease", "kube-system/pod-safety", None, Some(lease)))
     };
     let violations_by = |who: &'static str| {

@@ -36,14 +36,7 @@ impl Checker {
 }
 
 impl State {
-    pub(super) fn acted(
-        &mut self,
-        at: Duration,
-        caller: &str,
-        method: &http::Method,
-        path: &str,
-        body: &[u8],
-    ) {
+    pub(super) fn acted(&mut self, at: Duration, caller: &str, method: &http::Method, path: &str, body: &[u8]) {
         if self.keeps_tape && self.healed.is_none() {
             let what = format!("{caller} sends {method} {path}");
             self.tape.push(Moment { at, act: true, what, sum: sum(&[body]) });
@@ -51,13 +44,7 @@ impl State {
     }
 
     /// The changes of a request follow from the state before it, which is on the tape, and from its body.
-    pub(super) fn record_on_tape(
-        &mut self,
-        at: Duration,
-        request: &str,
-        body: &[u8],
-        changes: &[ObservedChange],
-    ) {
+    pub(super) fn record_on_tape(&mut self, at: Duration, request: &str, body: &[u8], changes: &[ObservedChange]) {
         if self.keeps_tape && self.healed.is_none() {
             let revision = changes.last().map_or(0, |change| change.revision).to_le_bytes();
             let what = format!("executed: {request}");

@@ -79,12 +79,7 @@ fn belongs_to_holder(process: &Process, holder: &Holder) -> bool {
 
 impl State {
     /// Checks an executed request against the rules of volumes, then records what it changed.
-    pub(super) fn check_volume_requests(
-        &mut self,
-        now: Duration,
-        asked: &ApiRequest,
-        changes: &[ObservedChange],
-    ) {
+    pub(super) fn check_volume_requests(&mut self, now: Duration, asked: &ApiRequest, changes: &[ObservedChange]) {
         for change in changes {
             match (change.kind.as_str(), &change.after) {
                 ("Node", None) => drop(self.owners.node_states.insert(change.name.clone(), (None, now))),
@@ -122,10 +117,8 @@ impl State {
                     self.owners.changed.extend(volumes.into_iter().map(|volume| (volume, now)));
                 }
                 ("Lease", after) => {
-                    let Some(volume) = change
-                        .name
-                        .strip_prefix(VOLUME_LEASE_NAMESPACE)
-                        .and_then(|rest| rest.strip_prefix('/'))
+                    let Some(volume) =
+                        change.name.strip_prefix(VOLUME_LEASE_NAMESPACE).and_then(|rest| rest.strip_prefix('/'))
                     else {
                         continue;
                     };
@@ -163,8 +156,7 @@ impl State {
 
     /// A Lease was deleted: checks that it had no holder.
     fn check_forgotten(&mut self, now: Duration, asked: &ApiRequest, volume: &str, before: &Lease) {
-        let message =
-            format!("the Lease of {volume}, of {:?}, is deleted by {}", before.identity, asked.caller);
+        let message = format!("the Lease of {volume}, of {:?}, is deleted by {}", before.identity, asked.caller);
         self.note(now, message.clone());
         if !is_shipped(&asked.caller) {
             return;
@@ -203,23 +195,10 @@ impl State {
         }
     }
 
-    fn check_owner(
-        &mut self,
-        now: Duration,
-        asked: &ApiRequest,
-        volume: &str,
-        before: &Lease,
-        after: &Lease,
-    ) {
+    fn check_owner(&mut self, now: Duration, asked: &ApiRequest, volume: &str, before: &Lease, after: &Lease) {
         let message = format!(
             "the Lease of {volume} passes from {:?} to {:?} (generation {} to {}, held {} to {}) by {}",
-            before.identity,
-            after.identity,
-            before.generation,
-            after.generation,
-            before.held,
-            after.held,
-            asked.caller
+            before.identity, after.identity, before.generation, after.generation, before.held, after.held, asked.caller
         );
         self.note(now, message.clone());
         if !is_shipped(&asked.caller) {
@@ -261,13 +240,7 @@ impl State {
 
     /// A process that can still write in the incarnation of a former holder, unless a false report excuses it.
     /// docs/assumptions.md: cut-off-nodes-are-kept
-    fn ended_too_early(
-        &mut self,
-        now: Duration,
-        asked: &ApiRequest,
-        volume: &str,
-        holder: &Holder,
-    ) -> Option<String> {
+    fn ended_too_early(&mut self, now: Duration, asked: &ApiRequest, volume: &str, holder: &Holder) -> Option<String> {
         let identity = format!("default/{volume}");
         let storage = &self.storage;
         let writes = |process: &&Process| {
@@ -324,13 +297,9 @@ impl State {
         }
         let (standing, since) = self.owners.node_states.get(&*holder.node)?;
         let life = (holder.node_uid.to_string(), holder.boot_id.to_string());
-        let well =
-            standing.as_ref().is_some_and(|(uid, boot, ready)| (uid, boot) == (&life.0, &life.1) && *ready);
+        let well = standing.as_ref().is_some_and(|(uid, boot, ready)| (uid, boot) == (&life.0, &life.1) && *ready);
         (!well && now > *since + KNOWN).then(|| {
-            format!(
-                "its generation does not grow, and {} cannot have given it back since {since:?}",
-                holder.node
-            )
+            format!("its generation does not grow, and {} cannot have given it back since {since:?}", holder.node)
         })
     }
 

@@ -39,10 +39,7 @@ pub const DIVERGENCES: [Divergence; 9] = [
         what: "the resourceVersion of lists",
         why: "it may lie anywhere between two writes; the watches that begin at versions seen are compared",
     },
-    Divergence {
-        what: "bookmarks but the one that ends the initial events",
-        why: "their moments are not promised",
-    },
+    Divergence { what: "bookmarks but the one that ends the initial events", why: "their moments are not promised" },
     Divergence {
         what: "by which events a watch from version 0 comes to the present",
         why: "by the API's own word it begins with any state of the past (the real server's does under load); the present that it comes to is compared",
@@ -86,12 +83,7 @@ pub fn compare(left: (&Transcript, Timestamp), right: (&Transcript, Timestamp)) 
         let message = one.body["message"].as_str().unwrap_or_default().to_owned();
         let (one, other) = (here.reply(one), there.reply(other));
         if let Some((path, left, right)) = first(&one, &other, "") {
-            differences.push(Difference {
-                answer: Some(index),
-                place: format!("{path} {message}"),
-                left,
-                right,
-            });
+            differences.push(Difference { answer: Some(index), place: format!("{path} {message}"), left, right });
         }
     }
     for (one, other) in left.0.watches.iter().zip(&right.0.watches) {
@@ -162,8 +154,7 @@ fn first(left: &Value, right: &Value, path: &str) -> Option<(String, Value, Valu
         }
         (Value::Array(one), Value::Array(other)) => {
             let inner = one.iter().zip(other).enumerate();
-            let mut found =
-                inner.filter_map(|(index, (one, other))| first(one, other, &format!("{path}/{index}")));
+            let mut found = inner.filter_map(|(index, (one, other))| first(one, other, &format!("{path}/{index}")));
             found.next().or_else(|| if one.len() == other.len() { None } else { difference() })
         }
         (Value::Object(one), Value::Object(other)) => {
@@ -191,8 +182,7 @@ mod tests {
         let side = |events: &[(&str, u64)]| {
             let pod = |at: u64| serde_json::json!({ "metadata": { "namespace": "s1-a", "name": "s1-a", "resourceVersion": at.to_string() } });
             let events = events.iter().map(|(kind, at)| ((*kind).to_owned(), pod(*at))).collect();
-            let watch =
-                WatchRun { target: "/x?".to_owned(), version: version.to_owned(), events, refused: None };
+            let watch = WatchRun { target: "/x?".to_owned(), version: version.to_owned(), events, refused: None };
             Transcript { sequence: "s1".to_owned(), replies: Vec::new(), watches: vec![watch] }
         };
         let began = Timestamp::UNIX_EPOCH;

@@ -48,8 +48,7 @@ impl Generator {
         for _ in 0..count {
             self.number += 1;
             let favourite = self.draws.percent(75);
-            let chosen =
-                if favourite { self.draws.choose(&favourites) } else { self.draws.choose(&Target::WEIGHTED) };
+            let chosen = if favourite { self.draws.choose(&favourites) } else { self.draws.choose(&Target::WEIGHTED) };
             let target = chosen.copied().unwrap_or(Target::Pod);
             let operation = self.operation(target);
             operations.push(operation);
@@ -152,17 +151,10 @@ impl Generator {
             parts.push(format!("labelSelector=seq%3D{sequence}"));
         } else if self.draws.percent(30) {
             let selectors = ["app%3Dx", "app!%3Dx", "%21app", "app+in+(x,y)", "seq"];
-            parts.push(format!(
-                "labelSelector={}",
-                self.draws.choose(&selectors).copied().unwrap_or_default()
-            ));
+            parts.push(format!("labelSelector={}", self.draws.choose(&selectors).copied().unwrap_or_default()));
         }
         if self.draws.percent(25) {
-            let field = if target == Target::Pod && self.draws.percent(60) {
-                "spec.nodeName"
-            } else {
-                "metadata.name"
-            };
+            let field = if target == Target::Pod && self.draws.percent(60) { "spec.nodeName" } else { "metadata.name" };
             parts.push(format!("fieldSelector={field}%3D{}-a", self.sequence));
         }
         match self.draws.below(10) {
@@ -288,8 +280,7 @@ impl Generator {
 
     fn delete_collection(&mut self, collection: &str) -> Operation {
         let selector = format!("labelSelector=seq%3D{}", self.sequence);
-        let body =
-            json!({ "apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": self.draws.below(2) });
+        let body = json!({ "apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": self.draws.below(2) });
         Operation::new("DELETE", collection, "").query(selector).json(body)
     }
 
@@ -329,9 +320,7 @@ impl Generator {
             _ => Value::Null,
         };
         let media = if self.draws.percent(60) { MERGE } else { STRATEGIC };
-        Operation::new("PATCH", object, object)
-            .typed(media)
-            .json(json!({ "metadata": { "finalizers": value } }))
+        Operation::new("PATCH", object, object).typed(media).json(json!({ "metadata": { "finalizers": value } }))
     }
 
     fn nonsense(&mut self, collection: &str, object: &str) -> Operation {

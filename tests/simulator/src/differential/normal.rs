@@ -66,9 +66,7 @@ fn resources(list: &Value) -> Value {
     let all = list["resources"].as_array().into_iter().flatten();
     let own = all.filter(|resource| resource["name"].as_str().is_some_and(known));
     let mut own: Vec<Value> = own
-        .map(|one| {
-            json!([one["name"], one["kind"], one["namespaced"], one["verbs"], one["group"], one["version"]])
-        })
+        .map(|one| json!([one["name"], one["kind"], one["namespaced"], one["verbs"], one["group"], one["version"]]))
         .collect();
     own.sort_by_key(ToString::to_string);
     json!({ "kind": list["kind"], "groupVersion": list["groupVersion"], "resources": own })
@@ -92,8 +90,7 @@ impl Normaliser {
 
     /// A whole answer.
     pub fn reply(&mut self, reply: &Reply) -> Value {
-        let body =
-            if reply.body["kind"] == "Status" { self.status(&reply.body) } else { self.body(&reply.body) };
+        let body = if reply.body["kind"] == "Status" { self.status(&reply.body) } else { self.body(&reply.body) };
         let mut body = body;
         if reply.whole_cluster && body["continues"].is_boolean() {
             // Whether a page is the last one depends on objects of other sequences.
@@ -170,9 +167,7 @@ impl Normaliser {
                 // The part that the server generated after the prefix.
                 let prefix = format!("{}g", self.sequence);
                 if text.starts_with(&prefix) {
-                    return text
-                        .rsplit_once('-')
-                        .map_or_else(|| text.to_owned(), |(prefix, _)| format!("{prefix}-*"));
+                    return text.rsplit_once('-').map_or_else(|| text.to_owned(), |(prefix, _)| format!("{prefix}-*"));
                 }
             }
             "message" => return "…".to_owned(),

@@ -16,10 +16,7 @@ pub(super) enum Own {
 
 /// A value of the wrong type: no string where a string is expected, or the other way round.
 fn nonsense(draws: &mut Draws) -> Value {
-    draws
-        .choose(&[json!(7), json!("seven"), json!([]), json!({ "a": 1 }), json!(true)])
-        .cloned()
-        .unwrap_or_default()
+    draws.choose(&[json!(7), json!("seven"), json!([]), json!({ "a": 1 }), json!(true)]).cloned().unwrap_or_default()
 }
 
 /// One of `usual`; seldom one of `odd`.
@@ -29,8 +26,7 @@ fn choose_value(draws: &mut Draws, usual: &[&'static str], odd: &[&'static str])
 }
 
 impl Own {
-    pub(super) const ALL: [Self; 5] =
-        [Self::Device, Self::Policy, Self::Fence, Self::Evidence, Self::Remediation];
+    pub(super) const ALL: [Self; 5] = [Self::Device, Self::Policy, Self::Fence, Self::Evidence, Self::Remediation];
 
     pub(super) const fn plural(self) -> &'static str {
         match self {
@@ -222,15 +218,9 @@ fn device(draws: &mut Draws) -> Value {
             spec["nodeSelector"] =
                 json!({ "matchExpressions": [{ "key": "k", "operator": operator }, { "key": "k" }] });
         }
-        6 => {
-            spec["secretParameters"] =
-                json!([{ "parameter": "password", "secret": "s", "key": "k", "more": 1 }])
-        }
+        6 => spec["secretParameters"] = json!([{ "parameter": "password", "secret": "s", "key": "k", "more": 1 }]),
         7 => spec["secretParameters"] = json!([{ "parameter": "password" }]),
-        8 => {
-            spec["external"] =
-                json!({ "templateRef": { "apiVersion": "g/v1", "kind": "ATemplate", "name": "t" } })
-        }
+        8 => spec["external"] = json!({ "templateRef": { "apiVersion": "g/v1", "kind": "ATemplate", "name": "t" } }),
         9 => spec["external"] = json!({ "templateRef": { "apiVersion": "v1", "kind": "A", "name": "" } }),
         10 => spec["networkFence"] = json!({ "className": "c", "namespace": "d" }),
         11 => spec["nodeParameters"] = json!({ "n": { "ip": "b" }, "m": {} }),
@@ -252,8 +242,7 @@ fn policy(draws: &mut Draws) -> Value {
         5 => spec["brakes"] = json!({ "maxUnhealthyPercent": 100 * draws.below(3) }),
         6 => spec["brakes"] = json!({ "controlPlane": choose_value(draws, &["Never"], &["Always"]) }),
         7 => {
-            spec["unhealthy"] =
-                json!({ "notReadySeconds": draws.choose(&[json!(null), json!(5), json!(50)]).cloned() })
+            spec["unhealthy"] = json!({ "notReadySeconds": draws.choose(&[json!(null), json!(5), json!(50)]).cloned() })
         }
         8 => spec["mode"] = choose_value(draws, &["DryRun"], &["dryrun"]),
         9 => spec["priority"] = json!(draws.choose(&[-5, 5]).copied()),
@@ -312,10 +301,7 @@ fn evidence(node: &str, draws: &mut Draws) -> Value {
         0 => spec["validSeconds"] = json!(600),
         1 => spec["validSeconds"] = json!(5),
         2 => spec["validSeconds"] = Value::Null,
-        3 => {
-            spec["samples"] =
-                json!([{ "device": { "namespace": "n", "name": "d" }, "power": "Off", "driver": null }])
-        }
+        3 => spec["samples"] = json!([{ "device": { "namespace": "n", "name": "d" }, "power": "Off", "driver": null }]),
         4 => spec["samples"] = json!([{ "device": { "namespace": "n" }, "driver": "Ssh" }]),
         5 => spec["fence"] = Value::Null,
         6 => spec["reason"] = Value::Null,

@@ -83,8 +83,8 @@ impl Side {
         };
         let header = head.headers.get(http::header::RETRY_AFTER).and_then(|value| value.to_str().ok());
         let retry_after = header.map(str::to_owned);
-        let body = serde_json::from_slice(&bytes)
-            .unwrap_or_else(|_error| json!(String::from_utf8_lossy(&bytes).into_owned()));
+        let body =
+            serde_json::from_slice(&bytes).unwrap_or_else(|_error| json!(String::from_utf8_lossy(&bytes).into_owned()));
         Reply { code: head.status.as_u16(), retry_after, body, raw: bytes, whole_cluster }
     }
 
@@ -114,12 +114,7 @@ impl Side {
             return WatchRun { target, version, events: Vec::new(), refused: Some((reply.code, reply.body)) };
         }
         let lines = reply.raw.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-        WatchRun {
-            target,
-            version,
-            events: lines.filter_map(crate::api::parse_event).collect(),
-            refused: None,
-        }
+        WatchRun { target, version, events: lines.filter_map(crate::api::parse_event).collect(), refused: None }
     }
 }
 
@@ -169,8 +164,7 @@ impl Memory {
         let reference = text.strip_prefix('$')?;
         let (reference_kind, back) = reference.split_once(':').unwrap_or((reference, "0"));
         let object = self.object(about, back.parse().unwrap_or(0));
-        let field =
-            |name: &str| object.and_then(|object| object["metadata"][name].as_str()).map(str::to_owned);
+        let field = |name: &str| object.and_then(|object| object["metadata"][name].as_str()).map(str::to_owned);
         match reference_kind {
             "uid" => Some(field("uid").unwrap_or_else(|| "nobody".to_owned())),
             "rv" => Some(field("resourceVersion").unwrap_or_else(|| "1".to_owned())),
@@ -217,13 +211,9 @@ impl Memory {
                 object.to_string().into_bytes()
             }
         };
-        let uri = if query.is_empty() {
-            operation.path.clone()
-        } else {
-            format!("{}?{}", operation.path, query.join("&"))
-        };
-        let mut request =
-            Request::builder().method(operation.method).uri(uri).header("accept", "application/json");
+        let uri =
+            if query.is_empty() { operation.path.clone() } else { format!("{}?{}", operation.path, query.join("&")) };
+        let mut request = Request::builder().method(operation.method).uri(uri).header("accept", "application/json");
         if operation.body != Body::None {
             request = request.header("content-type", operation.content_type);
         }

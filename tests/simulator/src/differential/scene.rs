@@ -43,8 +43,7 @@ pub(super) fn evictions(
         }
         for name in &names {
             let pod = format!("{pods}/{name}");
-            let mut body =
-                json!({ "apiVersion": "policy/v1", "kind": "Eviction", "metadata": { "name": name } });
+            let mut body = json!({ "apiVersion": "policy/v1", "kind": "Eviction", "metadata": { "name": name } });
             if draws.percent(50) {
                 body["deleteOptions"] = options(draws);
             }

@@ -166,8 +166,7 @@ impl Target {
                 json!({ "spec": { "holderIdentity": "h", "leaseDurationSeconds": seconds, "renewTime": "2026-01-01T00:00:00.123456Z" } })
             }
             Self::Budget => {
-                let selector =
-                    if draws.percent(80) { json!({ "matchLabels": { "app": "x" } }) } else { json!({}) };
+                let selector = if draws.percent(80) { json!({ "matchLabels": { "app": "x" } }) } else { json!({}) };
                 let mut budget = json!({ "spec": { "minAvailable": 1, "selector": selector } });
                 if draws.percent(20) {
                     budget["spec"]["unhealthyPodEvictionPolicy"] = "AlwaysAllow".into();

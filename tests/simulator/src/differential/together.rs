@@ -193,12 +193,7 @@ fn times(of_key: &[&TimedRequest], wrong: &mut Vec<String>) {
 }
 
 /// A read shows a write that had begun.
-fn check_read(
-    seen: &TimedRequest,
-    version: u64,
-    writes: &[(u64, Base, &TimedRequest)],
-    wrong: &mut Vec<String>,
-) {
+fn check_read(seen: &TimedRequest, version: u64, writes: &[(u64, Base, &TimedRequest)], wrong: &mut Vec<String>) {
     match writes.iter().find(|(made, ..)| *made == version) {
         Some((_, _, write)) if write.sent < seen.answered && write.value == seen.value => {}
         source => wrong.push(format!("{seen:?} shows {source:?}")),

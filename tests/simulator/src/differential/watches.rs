@@ -38,8 +38,7 @@ pub fn watch_targets(sequence: &str, versions: &[u64]) -> Vec<(String, String)> 
     let own_kinds = Own::ALL.map(Target::Ours);
     for (turn, target) in others.into_iter().chain(own_kinds).enumerate() {
         let path = target.collection(&a);
-        let selector =
-            if target.namespaced() { String::new() } else { format!("labelSelector=seq%3D{sequence}") };
+        let selector = if target.namespaced() { String::new() } else { format!("labelSelector=seq%3D{sequence}") };
         for place in [0, versions.len() / 2] {
             if let Some(version) = versions.get(place) {
                 targets.push((format!("{path}?{selector}"), version.to_string()));

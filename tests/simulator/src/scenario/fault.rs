@@ -154,8 +154,7 @@ impl Step {
 
     /// When, and what.
     pub(super) fn decode(&self, place: Place, plan: &Plan) -> Result<(u64, Fault), FieldError> {
-        let lacks =
-            |name: &str, allowed: &str| place.error(&format!("field `{name}`: missing, allowed {allowed}"));
+        let lacks = |name: &str, allowed: &str| place.error(&format!("field `{name}`: missing, allowed {allowed}"));
         let at = Field::new("at", &self.at).ok_or_else(|| lacks("at", "is a time such as 45s"))?;
         let kinds = || format!("is one of: {}", KINDS.join(", "));
         let kind = Field::new("fault", &self.fault).ok_or_else(|| lacks("fault", &kinds()))?;
@@ -171,16 +170,11 @@ impl Step {
         }
         let mut reading = Reading { step: self, kind: kind.text, place, plan, asked: Vec::new() };
         let fault = reading.fault()?;
-        let stray =
-            self.fields().into_iter().find(|(name, text)| text.is_some() && !reading.asked.contains(name));
+        let stray = self.fields().into_iter().find(|(name, text)| text.is_some() && !reading.asked.contains(name));
         let stray = stray.and_then(|(name, text)| Field::new(name, text));
         match stray {
-            Some(field) if reading.asked.is_empty() => {
-                Err(field.error(&format!("with `{}` is nothing", kind.text)))
-            }
-            Some(field) => {
-                Err(field.error(&format!("with `{}` are {}", kind.text, reading.asked.join(", "))))
-            }
+            Some(field) if reading.asked.is_empty() => Err(field.error(&format!("with `{}` is nothing", kind.text))),
+            Some(field) => Err(field.error(&format!("with `{}` are {}", kind.text, reading.asked.join(", ")))),
             None => Ok((when, fault)),
         }
     }
@@ -289,9 +283,10 @@ impl<'a> Reading<'a> {
             ("cut-answer", _) => Ok(Trouble::CutAnswer),
             ("drop-request", _) => Ok(Trouble::DropRequest),
             (_, Some(code @ 400..=599)) => Ok(Trouble::Error(code)),
-            _ => Err(field.error(
-                "is lose-answer, cut-answer, drop-request, error 400 to error 599, or delay with a time",
-            )),
+            _ => {
+                Err(field
+                    .error("is lose-answer, cut-answer, drop-request, error 400 to error 599, or delay with a time"))
+            }
         }
     }
 
@@ -330,10 +325,9 @@ impl<'a> Reading<'a> {
             "crash-replica" => Fault::CrashReplica { replica: self.replica()?, seconds: self.lasts()? },
             "pause-replica" => Fault::PauseReplica { replica: self.replica()?, seconds: self.lasts()? },
             "stop-replica" => Fault::StopReplica { replica: self.replica()?, seconds: self.lasts()? },
-            "jump-replica" => Fault::JumpReplica {
-                replica: self.replica()?,
-                seconds: self.needed("by")?.signed_seconds(FARTHEST)?,
-            },
+            "jump-replica" => {
+                Fault::JumpReplica { replica: self.replica()?, seconds: self.needed("by")?.signed_seconds(FARTHEST)? }
+            }
             "tolerate" => Fault::Tolerate {
                 pod: self.pod()?,
                 key: self.taint()?,

@@ -75,9 +75,7 @@ impl<'a> Field<'a> {
     /// The number of one of `count` things, from zero.
     pub(super) fn index(&self, count: usize, what: &str) -> Result<usize, FieldError> {
         let index = self.text.parse().ok().filter(|index| *index < count);
-        index.ok_or_else(|| {
-            self.error(&format!("is 0 to {}: there are {count} {what}", count.saturating_sub(1)))
-        })
+        index.ok_or_else(|| self.error(&format!("is 0 to {}: there are {count} {what}", count.saturating_sub(1))))
     }
 
     /// Whole seconds, such as `45s` or `2m`, up to `most`.
@@ -96,8 +94,7 @@ impl<'a> Field<'a> {
 
     /// Milliseconds, such as `300ms`.
     pub(super) fn milliseconds(&self, most: u64) -> Result<u64, FieldError> {
-        let span =
-            self.text.parse::<SignedDuration>().ok().and_then(|span| u64::try_from(span.as_millis()).ok());
+        let span = self.text.parse::<SignedDuration>().ok().and_then(|span| u64::try_from(span.as_millis()).ok());
         let span = span.filter(|span| (1..=most).contains(span));
         span.ok_or_else(|| self.error(&format!("is 1ms to {most}ms, such as 300ms or 2s")))
     }

@@ -190,15 +190,12 @@ fn extras(node_lifecycle: &Text, faults: &[(u64, Fault)]) -> Result<Extras, Fiel
     let field = Field::new("node-lifecycle", node_lifecycle);
     let nodes = field.as_ref().map_or(Ok(Keeper::Theirs), |field| field.one_of(&choices))?;
     let has = |wanted: fn(&Fault) -> bool| faults.iter().any(|(_, fault)| wanted(fault));
-    let of_taints = |fault: &Fault| {
-        matches!(fault, Fault::AddTaint { .. } | Fault::LiftTaint { .. } | Fault::Tolerate { .. })
-    };
+    let of_taints =
+        |fault: &Fault| matches!(fault, Fault::AddTaint { .. } | Fault::LiftTaint { .. } | Fault::Tolerate { .. });
     let taints = nodes == Keeper::Ours || has(of_taints);
     match field {
         // There nobody of ours keeps budgets, or ends pods for taints.
-        Some(field)
-            if nodes == Keeper::Guarded && (taints || has(|fault| matches!(fault, Fault::Deploy { .. }))) =>
-        {
+        Some(field) if nodes == Keeper::Guarded && (taints || has(|fault| matches!(fault, Fault::Deploy { .. }))) => {
             Err(field.error("is none or replace, because a fault deploys a workload or taints a node"))
         }
         _ => Ok(Extras { taints, nodes, ..Extras::default() }),
@@ -247,7 +244,6 @@ fn expected(expect: &ExpectFile) -> Result<Expect, FieldError> {
             broken.insert(*rule);
         }
     }
-    let stuck =
-        Field::new("expect.stuck", &expect.stuck).map(|field| field.number(0, MOST_PODS)).transpose()?;
+    let stuck = Field::new("expect.stuck", &expect.stuck).map(|field| field.number(0, MOST_PODS)).transpose()?;
     Ok(Expect { broken, stuck })
 }

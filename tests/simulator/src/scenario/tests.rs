@@ -75,10 +75,7 @@ fn taints_and_who_looks_after_nodes_are_read() {
     assert_eq!((kept("guard").nodes, kept("guard").taints), (Keeper::Guarded, false));
     assert_eq!((kept("replace").nodes, kept("replace").taints), (Keeper::Ours, true));
     let said = parse_error(&format!("{TOP}node-lifecycle: guard\n{faults}"));
-    assert!(
-        said.starts_with("x.yaml:4:17: field `node-lifecycle`: value `guard`, allowed is none"),
-        "{said}"
-    );
+    assert!(said.starts_with("x.yaml:4:17: field `node-lifecycle`: value `guard`, allowed is none"), "{said}");
     let said = wrong_fault("at: 5s, fault: add-taint, node: 1, taint: mine");
     assert!(said.ends_with("allowed is one of: trouble-0, trouble-1, unreachable"), "{said}");
 }
@@ -99,8 +96,7 @@ fn how_nodes_are_fenced_and_how_devices_fail_is_read() {
     let said = parse_error(&format!("{TOP}fencing: {{}}\n"));
     assert!(said.contains("field `node-lifecycle`: missing, allowed is replace"), "{said}");
 
-    let faults =
-        "faults:\n  - { at: 1s, fault: malfunction, node: 0, how: late-after-failure, late: 2m, for: 9s }
+    let faults = "faults:\n  - { at: 1s, fault: malfunction, node: 0, how: late-after-failure, late: 2m, for: 9s }
   - { at: 2s, fault: malfunction, node: 0, how: wrong-machine, machine: 2, for: 9s }
   - { at: 3s, fault: malfunction, node: 0, how: stale-off, for: 9s }
   - { at: 4s, fault: malfunction, node: 0, how: dies-with-it, for: 9s }
@@ -175,10 +171,7 @@ fn impossible_topologies_are_refused() {
             "nodes: 2\npods: 2\napi-servers: 6\nheal-at: 9s\n",
             "x.yaml:3:14: field `api-servers`: value `6`, allowed is a whole number from 1 to 5",
         ),
-        (
-            "pods: 2\nheal-at: 9s\n",
-            "x.yaml:1:1: field `nodes`: missing, allowed is a whole number from 1 to 50",
-        ),
+        ("pods: 2\nheal-at: 9s\n", "x.yaml:1:1: field `nodes`: missing, allowed is a whole number from 1 to 50"),
         (
             "nodes: 2\npods: 2\n",
             "x.yaml:1:1: field `heal-at`: missing, allowed is a time after the last fault, such as 150s",
@@ -219,10 +212,7 @@ fn impossible_times_are_refused() {
     let said = wrong_fault("at: 1.5s, fault: forget");
     assert!(said.contains("field `at`: value `1.5s`, allowed is 0s to 3600s in whole seconds"), "{said}");
     let said = wrong_fault("at: 100s, fault: forget");
-    assert!(
-        said.ends_with("field `at`: value `100s`, allowed is a time before `heal-at`, which is 100s"),
-        "{said}"
-    );
+    assert!(said.ends_with("field `at`: value `100s`, allowed is a time before `heal-at`, which is 100s"), "{said}");
     let said = parse_error("nodes: 1\npods: 1\nheal-at: soon\n");
     assert!(said.starts_with("x.yaml:3:10: field `heal-at`: value `soon`, allowed is 0s to 3600s"), "{said}");
 }
@@ -234,10 +224,7 @@ fn impossible_faults_are_refused() {
         ("at: 5s", "field `fault`: missing, allowed is one of: cut-node,"),
         ("fault: forget", "field `at`: missing, allowed is a time such as 45s"),
         ("at: 5s, fault: freeze, node: 1", "field `for`: missing, `freeze` needs it"),
-        (
-            "at: 5s, fault: reboot, node: 1, percent: 3",
-            "field `percent`: value `3`, allowed with `reboot` are node",
-        ),
+        ("at: 5s, fault: reboot, node: 1, percent: 3", "field `percent`: value `3`, allowed with `reboot` are node"),
         (
             "at: 5s, fault: trouble-node, node: 1, trouble: drop-request, percent: 101, for: 1s",
             "field `percent`: value `101`, allowed is a whole number from 1 to 100",
@@ -294,10 +281,8 @@ fn each_listed_kind_can_be_parsed() {
 fn the_shipped_scenarios_can_be_run_and_are_all_there() {
     let shipped = shipped().unwrap();
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/scenarios");
-    let mut files: Vec<String> = std::fs::read_dir(folder)
-        .unwrap()
-        .map(|file| file.unwrap().file_name().into_string().unwrap())
-        .collect();
+    let mut files: Vec<String> =
+        std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
     let mut names: Vec<String> = shipped.iter().map(|scenario| format!("{}.yaml", scenario.name)).collect();
     files.sort();
     names.sort();

@@ -87,12 +87,7 @@ fn whole(response: Response<Bytes>) -> Answer {
     response.map(|bytes| futures::stream::iter([Ok(bytes)]).boxed())
 }
 
-async fn answer(
-    request: &Request<Bytes>,
-    servers: &[Arc<ApiServer>],
-    ours: Option<Bytes>,
-    env: &Env,
-) -> Answer {
+async fn answer(request: &Request<Bytes>, servers: &[Arc<ApiServer>], ours: Option<Bytes>, env: &Env) -> Answer {
     let refuse = |code, reason, why: String| whole(refusal(&Failure::plain(code, reason, why)));
     let Some(first) = servers.first() else {
         return refuse(503, "ServiceUnavailable", "no API server runs".to_owned());

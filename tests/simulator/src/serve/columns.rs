@@ -75,13 +75,10 @@ const NODES: &[Column] = &[
     Column::wide("External-IP", |node, _| or_none(node_address(node, "ExternalIP"))),
     Column::wide("OS-Image", |node, _| or_unknown(str_at(node, "/status/nodeInfo/osImage"))),
     Column::wide("Kernel-Version", |node, _| or_unknown(str_at(node, "/status/nodeInfo/kernelVersion"))),
-    Column::wide("Container-Runtime", |node, _| {
-        or_unknown(str_at(node, "/status/nodeInfo/containerRuntimeVersion"))
-    }),
+    Column::wide("Container-Runtime", |node, _| or_unknown(str_at(node, "/status/nodeInfo/containerRuntimeVersion"))),
 ];
 
-const LEASES: &[Column] =
-    &[NAME, Column::text("Holder", |lease, _| str_at(lease, "/spec/holderIdentity").into()), AGE];
+const LEASES: &[Column] = &[NAME, Column::text("Holder", |lease, _| str_at(lease, "/spec/holderIdentity").into()), AGE];
 
 const EVENTS: &[Column] = &[
     Column::text("Last Seen", last_seen),
@@ -99,8 +96,7 @@ const EVENTS: &[Column] = &[
     Column { wide: true, ..NAME },
 ];
 
-const NAMESPACES: &[Column] =
-    &[NAME, Column::text("Status", |space, _| str_at(space, "/status/phase").into()), AGE];
+const NAMESPACES: &[Column] = &[NAME, Column::text("Status", |space, _| str_at(space, "/status/phase").into()), AGE];
 
 const BUDGETS: &[Column] = &[
     NAME,
@@ -270,8 +266,7 @@ mod tests {
 
     #[test]
     fn a_node_without_a_kubelet_report_is_unknown() {
-        let ready =
-            |status: &str| json!({ "status": { "conditions": [{ "type": "Ready", "status": status }] } });
+        let ready = |status: &str| json!({ "status": { "conditions": [{ "type": "Ready", "status": status }] } });
         assert_eq!(node_status(&ready("True")), "Ready");
         assert_eq!(node_status(&ready("Unknown")), "NotReady");
         assert_eq!(node_status(&json!({})), "Unknown");

@@ -27,8 +27,7 @@ enum Step {
 impl Defined {
     /// All columns but the name.
     pub(super) fn from_kind(kind: &Kind) -> Vec<Self> {
-        let columns =
-            kind.definition.as_ref().and_then(|spec| spec.pointer("/versions/0/additionalPrinterColumns"));
+        let columns = kind.definition.as_ref().and_then(|spec| spec.pointer("/versions/0/additionalPrinterColumns"));
         let column = |one: &Value| Self {
             name: one["name"].as_str().unwrap_or_default().to_owned(),
             kind: one["type"].as_str().unwrap_or_default().to_owned(),
@@ -52,9 +51,7 @@ impl Defined {
             }
         });
         match found {
-            Some(Value::String(_)) if self.kind == "date" => {
-                found.map_or(Value::Null, |date| since(date, "", now))
-            }
+            Some(Value::String(_)) if self.kind == "date" => found.map_or(Value::Null, |date| since(date, "", now)),
             Some(value) if !self.path.is_empty() => value.clone(),
             _ => Value::Null,
         }
@@ -68,8 +65,7 @@ fn steps(path: &str) -> Option<Vec<Step>> {
         if let Some(filter) = rest.strip_prefix("[?(@.") {
             let (key, after) = filter.split_once("==")?;
             // Both kinds of quotes are allowed.
-            let (quote, after) =
-                after.split_at_checked(1).filter(|(quote, _)| ["\"", "'"].contains(quote))?;
+            let (quote, after) = after.split_at_checked(1).filter(|(quote, _)| ["\"", "'"].contains(quote))?;
             let (value, after) = after.split_once(&format!("{quote})]"))?;
             steps.push(Step::Where(key.to_owned(), value.to_owned()));
             rest = after;

@@ -51,8 +51,7 @@ impl Listener {
         let socket = std::net::TcpListener::bind(address).map_err(failed)?;
         socket.set_nonblocking(true).map_err(failed)?;
         let address = socket.local_addr().map_err(failed)?;
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_io().build().map_err(ServeError::Start)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().map_err(ServeError::Start)?;
         let socket = {
             let _inside = runtime.enter();
             tokio::net::TcpListener::from_std(socket).map_err(failed)?

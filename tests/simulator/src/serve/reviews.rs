@@ -14,16 +14,11 @@ pub(super) fn answer(request: &Request<Bytes>) -> Option<Bytes> {
             let groups = ["system:masters", "system:authenticated"];
             ("SelfSubjectReview", json!({ "userInfo": { "username": CALLER, "groups": groups } }))
         }
-        ("authorization.k8s.io", "selfsubjectaccessreviews") => {
-            ("SelfSubjectAccessReview", json!({ "allowed": true }))
-        }
-        ("authorization.k8s.io", "subjectaccessreviews") => {
-            ("SubjectAccessReview", json!({ "allowed": true }))
-        }
+        ("authorization.k8s.io", "selfsubjectaccessreviews") => ("SelfSubjectAccessReview", json!({ "allowed": true })),
+        ("authorization.k8s.io", "subjectaccessreviews") => ("SubjectAccessReview", json!({ "allowed": true })),
         _ => return None,
     };
-    let review =
-        json!({ "apiVersion": format!("{group}/v1"), "kind": kind, "metadata": {}, "status": status });
+    let review = json!({ "apiVersion": format!("{group}/v1"), "kind": kind, "metadata": {}, "status": status });
     (request.method() == Method::POST).then(|| Bytes::from(review.to_string()))
 }
 
@@ -43,14 +38,10 @@ mod tests {
     #[test]
     fn self_reviews_name_the_user_and_allow_everything() {
         let me = answered(Method::POST, "/apis/authentication.k8s.io/v1/selfsubjectreviews").unwrap();
-        assert_eq!(
-            (&me["kind"], &me["status"]["userInfo"]["username"]),
-            (&json!("SelfSubjectReview"), &json!(CALLER))
-        );
-        for (plural, kind) in [
-            ("selfsubjectaccessreviews", "SelfSubjectAccessReview"),
-            ("subjectaccessreviews", "SubjectAccessReview"),
-        ] {
+        assert_eq!((&me["kind"], &me["status"]["userInfo"]["username"]), (&json!("SelfSubjectReview"), &json!(CALLER)));
+        for (plural, kind) in
+            [("selfsubjectaccessreviews", "SelfSubjectAccessReview"), ("subjectaccessreviews", "SubjectAccessReview")]
+        {
             let path = format!("/apis/authorization.k8s.io/v1/{plural}");
             let may = answered(Method::POST, &path).unwrap();
             assert_eq!((&may["kind"], &may["status"]["allowed"]), (&json!(kind), &json!(true)));

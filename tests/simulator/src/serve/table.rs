@@ -73,8 +73,7 @@ impl Table {
                 metadata[key] = value.clone();
             }
         }
-        let mut table =
-            json!({ "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "rows": rows });
+        let mut table = json!({ "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "rows": rows });
         table["columnDefinitions"] = if std::mem::take(&mut self.headed) {
             let defined = self.defined.iter().map(Defined::definition);
             self.columns.iter().map(Column::definition).chain(defined).collect()
@@ -86,8 +85,7 @@ impl Table {
 
     fn row(&self, object: &Value, now: Timestamp) -> Value {
         let defined = self.defined.iter().map(|column| column.cell(object, now));
-        let cells: Vec<Value> =
-            self.columns.iter().map(|column| (column.cell)(object, now)).chain(defined).collect();
+        let cells: Vec<Value> = self.columns.iter().map(|column| (column.cell)(object, now)).chain(defined).collect();
         let mut row = json!({ "cells": cells });
         match self.include {
             Include::Nothing => {}

@@ -29,8 +29,7 @@ async fn text(response: Response<Body>) -> (u16, String) {
 async fn excess_requests_are_refused_until_others_leave() {
     let (gate, _visitors) = gate();
     let places = gate.free_places();
-    let mut waiting: Vec<_> =
-        (0..places).map(|_| Box::pin(gate.forward(get_request("/api/v1/pods")))).collect();
+    let mut waiting: Vec<_> = (0..places).map(|_| Box::pin(gate.forward(get_request("/api/v1/pods")))).collect();
     assert!(waiting.iter_mut().all(|one| one.now_or_never().is_none()));
     let (code, body) = text(gate.forward(get_request("/api/v1/pods")).await).await;
     assert!(code == 429 && body.contains("TooManyRequests"), "{code} {body}");
@@ -76,8 +75,7 @@ async fn a_failed_read_is_retried_at_the_next_server_and_a_write_is_not() {
         let (_etcd, servers) = servers(vec![Arc::new(Lost(reset)), Arc::new(Prompt)]);
         let (gate, visitors) = gate();
         let env = Env::real(1);
-        env.spawner
-            .spawn("visitors", Box::pin(attend(visitors, move || servers.clone(), Vec::new, env.clone())));
+        env.spawner.spawn("visitors", Box::pin(attend(visitors, move || servers.clone(), Vec::new, env.clone())));
         assert_eq!(text(gate.forward(get_request("/api/v1/pods")).await).await.0, 200);
         let delete = Request::delete("/api/v1/namespaces/default/pods/a").body(Bytes::new()).unwrap();
         let (code, body) = text(gate.forward(delete).await).await;
@@ -104,8 +102,7 @@ async fn without_an_answering_server_the_answer_is_a_status() {
     for servers in [Vec::new(), servers(vec![Arc::new(Lost(true))]).1] {
         let (gate, visitors) = gate();
         let env = Env::real(1);
-        env.spawner
-            .spawn("visitors", Box::pin(attend(visitors, move || servers.clone(), Vec::new, env.clone())));
+        env.spawner.spawn("visitors", Box::pin(attend(visitors, move || servers.clone(), Vec::new, env.clone())));
         let (code, body) = text(gate.forward(get_request("/api/v1/pods")).await).await;
         assert!(code == 503 && body.contains("Status"), "{code} {body}");
     }
@@ -120,8 +117,7 @@ async fn run(attended: bool) -> (Vec<Bytes>, Duration) {
     let (gate, visitors) = gate();
     if attended {
         let env = Env::real(1);
-        env.spawner
-            .spawn("visitors", Box::pin(attend(visitors, move || servers.clone(), Vec::new, env.clone())));
+        env.spawner.spawn("visitors", Box::pin(attend(visitors, move || servers.clone(), Vec::new, env.clone())));
     }
     let mut generator = Generator::new(Chance::new(1), 3);
     let operations = generator.operations();
@@ -146,8 +142,7 @@ async fn an_unused_gate_changes_nothing() {
 /// does with kubectl.
 #[tokio::test]
 async fn attack_a_page_of_another_origin_reaches_no_simulated_cluster() {
-    for (host, wanted) in [("127.0.0.1:8001", 503), ("localhost", 503), ("evil.example:8001", 421), ("", 421)]
-    {
+    for (host, wanted) in [("127.0.0.1:8001", 503), ("localhost", 503), ("evil.example:8001", 421), ("", 421)] {
         let (gate, visitors) = gate();
         drop(visitors);
         let request = Request::get("/api/v1/pods").header("host", host).body(Body::empty()).unwrap();

@@ -13,9 +13,7 @@ use futures::future::{Either, select};
 use pod_safety_agent::lease;
 use pod_safety_shared::clock::Env;
 use pod_safety_watchdog::agent::{Agent, Answer, Order, StartupState, Times};
-use pod_safety_watchdog::record::{
-    Boot, Class, Device, Epoch, PodReport, Record, State, Version, lease_name,
-};
+use pod_safety_watchdog::record::{Boot, Class, Device, Epoch, PodReport, Record, State, Version, lease_name};
 use serde_json::Value;
 
 use super::fencing::NAMESPACE;
@@ -166,8 +164,7 @@ impl Process {
     async fn run(self, boot: u32) {
         let uid = loop {
             let node = self.world.etcd.object("Node", &self.name);
-            if let Some(node) =
-                node.filter(|node| str_at(node, "/status/nodeInfo/bootID") == boot_id(&self.name, boot))
+            if let Some(node) = node.filter(|node| str_at(node, "/status/nodeInfo/bootID") == boot_id(&self.name, boot))
             {
                 break str_at(&node, "/metadata/uid").to_owned();
             }
@@ -197,9 +194,7 @@ impl Process {
     async fn carry_out(&self, order: &Order) -> Answer {
         match order {
             Order::Read => match self.send("GET", &self.path(), None).await {
-                Some((200, body)) => {
-                    decode_lease(&body).map_or(Answer::Failed, |seen| Answer::Lease(Some(seen)))
-                }
+                Some((200, body)) => decode_lease(&body).map_or(Answer::Failed, |seen| Answer::Lease(Some(seen))),
                 Some((404, _)) => Answer::Lease(None),
                 _ => Answer::Failed,
             },
@@ -269,9 +264,7 @@ impl Process {
             None => self.send("POST", &collection(), body).await,
         };
         match answer {
-            Some((200 | 201, body)) => {
-                decode_lease(&body).map_or(Answer::Failed, |seen| Answer::Written(seen.version))
-            }
+            Some((200 | 201, body)) => decode_lease(&body).map_or(Answer::Failed, |seen| Answer::Written(seen.version)),
             Some((404 | 409, _)) => Answer::Conflict,
             _ => Answer::Failed,
         }
@@ -291,11 +284,8 @@ impl Process {
         if self.world.plant != Some(Plant::ReportsAll) {
             ended.retain(|uid| !runs(uid));
         }
-        let pods = PodReport {
-            checked_round: record.round,
-            terminated: ended.into_iter().collect(),
-            leftover: Vec::new(),
-        };
+        let pods =
+            PodReport { checked_round: record.round, terminated: ended.into_iter().collect(), leftover: Vec::new() };
         self.guard(|guard| guard.checked = Some((epoch, now, pods.clone())));
         pods
     }
@@ -306,8 +296,7 @@ impl Process {
         if let Some(kubelet) = self.world.machine_host(self.node) {
             if self.world.plant == Some(Plant::StopsKubelets) {
                 kubelet.pause();
-                let (env, after) =
-                    (self.env.clone(), self.chance.below(CONTINUED_WITHIN, &self.name, "continued", 0));
+                let (env, after) = (self.env.clone(), self.chance.below(CONTINUED_WITHIN, &self.name, "continued", 0));
                 let continued = async move {
                     env.sleep(Duration::from_secs(after)).await;
                     kubelet.resume();

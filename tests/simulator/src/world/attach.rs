@@ -113,8 +113,7 @@ impl AttachDetach {
             let there = server.cached("VolumeAttachment");
             let name = |place: &Place| format!("{}.{}", place.0, place.1);
             // An attachment that a person deleted is not attached.
-            self.attached
-                .retain(|place, _| there.iter().any(|one| str_at(one, "/metadata/name") == name(place)));
+            self.attached.retain(|place, _| there.iter().any(|one| str_at(one, "/metadata/name") == name(place)));
         }
         // Only pods that need a volume are copied.
         let wants = |pod: &Value| !desired_attachments(pod).is_empty();
@@ -168,8 +167,7 @@ impl AttachDetach {
             self.attached.extend(said_of(node).into_iter().map(|volume| ((volume, name.to_owned()), None)));
         }
         for one in attachments {
-            let (volume, node) =
-                (str_at(one, "/spec/source/persistentVolumeName"), str_at(one, "/spec/nodeName"));
+            let (volume, node) = (str_at(one, "/spec/source/persistentVolumeName"), str_at(one, "/spec/nodeName"));
             let place = (volume.to_owned(), node.to_owned());
             if self.attached.insert(place.clone(), None).is_none() {
                 self.world.checker.probe("after its restart an attacher knew nothing of an attachment");
@@ -205,8 +203,7 @@ impl AttachDetach {
             }
         }
         self.observed_revision = applied;
-        self.in_use
-            .extend(nodes.iter().map(|node| (str_at(node, "/metadata/name").to_owned(), in_use(node))));
+        self.in_use.extend(nodes.iter().map(|node| (str_at(node, "/metadata/name").to_owned(), in_use(node))));
     }
 
     async fn attach(&mut self, place: Place) {
@@ -285,11 +282,7 @@ impl AttachDetach {
                 self.world.checker.record_unguarded_detach(&format!("default/{volume}"), name);
             }
         }
-        self.world.checker.probe(if used {
-            "a volume was detached by force"
-        } else {
-            "a volume was detached"
-        });
+        self.world.checker.probe(if used { "a volume was detached by force" } else { "a volume was detached" });
         self.world.checker.attachment_remains(&format!("default/{volume}"), name, false);
         self.attached.remove(&place);
         self.uncertain.remove(&place);
@@ -306,8 +299,7 @@ impl AttachDetach {
     fn failed(&mut self, place: Place, answer: Option<Answer>, refused: &str) {
         let Some((403, _)) = answer else { return };
         self.world.checker.probe(refused);
-        let pause =
-            self.refused.get(&place).map_or(FIRST_PAUSE, |(_, pause)| (*pause * 2).min(LONGEST_PAUSE));
+        let pause = self.refused.get(&place).map_or(FIRST_PAUSE, |(_, pause)| (*pause * 2).min(LONGEST_PAUSE));
         self.refused.insert(place, (self.world.checker.now() + pause, pause));
     }
 }

@@ -31,9 +31,7 @@ impl World {
         }
         for _ in 0..TRIES {
             if let Ok(examined) = operator_requests::examine(&connection, &env, &name).await
-                && operator_requests::confirm_not_reporting(&connection, &env, &examined, OBSERVE_FOR)
-                    .await
-                    .is_ok()
+                && operator_requests::confirm_not_reporting(&connection, &env, &examined, OBSERVE_FOR).await.is_ok()
             {
                 let runs = self.has_power(node);
                 if runs && !wrong {
@@ -42,12 +40,8 @@ impl World {
                 self.checker.record_confirmation(&name, runs);
                 let valid_for = Duration::from_secs(valid);
                 // The machine stays off for a while only: one that stayed off for good would not test what follows.
-                let confirmation = operator_requests::Confirmation {
-                    by: "person",
-                    reason: REASON,
-                    valid_for,
-                    power_on: true,
-                };
+                let confirmation =
+                    operator_requests::Confirmation { by: "person", reason: REASON, valid_for, power_on: true };
                 let answer = operator_requests::confirm(&connection, &examined, confirmation).await;
                 let answer = answer.unwrap_or_else(|error| error.to_string());
                 return self.checker.note(format!("a person confirms that {name} is down: {answer}"));

@@ -17,9 +17,7 @@ use futures::channel::oneshot;
 use futures::future::{BoxFuture, pending};
 use parking_lot::Mutex;
 use pod_safety_shared::clock::Spawner;
-use pod_safety_shared::transport::{
-    Act, Answer, DeviceError, Driver, FenceTransport, Identity, Order, Power,
-};
+use pod_safety_shared::transport::{Act, Answer, DeviceError, Driver, FenceTransport, Identity, Order, Power};
 
 use super::host::Host;
 use super::provider::{self, Provider};
@@ -227,9 +225,7 @@ impl Device {
             }
             (Some(Malfunction::Silent), _) => Err(None),
             (Some(Malfunction::StaleOff), _) => Ok(Power::Off),
-            (Some(Malfunction::Flaps), _) => {
-                Ok(if number.is_multiple_of(2) { Power::Off } else { Power::On })
-            }
+            (Some(Malfunction::Flaps), _) => Ok(if number.is_multiple_of(2) { Power::Off } else { Power::On }),
             (_, Act::Look) => Ok(reads(machine)),
             // The answer of a device that reaches another machine is not what the malfunction is about.
             _ if stranger => Ok(reads(machine)),
@@ -306,13 +302,9 @@ impl Device {
         world.set_outlet(machine, outlet, act == Act::On);
         let other = world.outlet_is_on(machine, 1 - outlet.min(1));
         match act {
-            Act::Off if other => {
-                world.checker.probe("one of two supplies was switched off, and the machine ran on")
-            }
+            Act::Off if other => world.checker.probe("one of two supplies was switched off, and the machine ran on"),
             Act::Off => {
-                world
-                    .checker
-                    .announce(Tone::Other, format!("{name} switches {node} off: it was its last supply"));
+                world.checker.announce(Tone::Other, format!("{name} switches {node} off: it was its last supply"));
                 world.checker.probe("a machine lost both of its supplies");
                 world.power_off(machine);
             }
@@ -411,8 +403,7 @@ impl FenceTransport for Wire {
         Box::pin(async move {
             tokio::time::sleep(within / 4).await;
             let Some((number, node)) = node else { return Ok(false) };
-            let answers =
-                self.world.has_power(number) && !self.world.is_frozen(&node) && !self.world.is_cut(&node);
+            let answers = self.world.has_power(number) && !self.world.is_frozen(&node) && !self.world.is_cut(&node);
             self.world.checker.port_answered(&self.caller, &node, answers);
             Ok(answers && !self.is_deaf_to(&node))
         })

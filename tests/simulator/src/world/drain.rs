@@ -34,11 +34,7 @@ const TRY_FOR: Duration = Duration::from_secs(20);
 const NO_CALLER: &str = "00000000-0000-4000-8000-000000000000";
 
 fn path(pod: &Value) -> String {
-    format!(
-        "/api/v1/namespaces/{}/pods/{}",
-        str_at(pod, "/metadata/namespace"),
-        str_at(pod, "/metadata/name")
-    )
+    format!("/api/v1/namespaces/{}/pods/{}", str_at(pod, "/metadata/namespace"), str_at(pod, "/metadata/name"))
 }
 
 /// Who evicts.
@@ -168,8 +164,7 @@ impl World {
             return;
         };
         let all = futures::future::join_all(pods.into_iter().map(|pod| {
-            EvictionTarget { world: Arc::clone(self), caller: caller.clone(), pod, evictor: hand.clone() }
-                .go()
+            EvictionTarget { world: Arc::clone(self), caller: caller.clone(), pod, evictor: hand.clone() }.go()
         }));
         let done = tokio::time::timeout(at_most, all).await.is_ok();
         self.checker.probe(if done { "a drain came to its end" } else { "a drain was given up" });
@@ -208,12 +203,8 @@ impl World {
         let all = pods.iter().cycle().take(clients).enumerate().map(|(index, pod)| {
             let uid = if stale { NO_CALLER } else { str_at(pod, "/metadata/uid") }.to_owned();
             let caller = format!("client-{index}");
-            let doomed = EvictionTarget {
-                world: Arc::clone(self),
-                caller,
-                pod: pod.clone(),
-                evictor: Evictor::WithUid(uid),
-            };
+            let doomed =
+                EvictionTarget { world: Arc::clone(self), caller, pod: pod.clone(), evictor: Evictor::WithUid(uid) };
             async move {
                 let _once = doomed.evict().await;
             }

@@ -24,8 +24,7 @@ impl World {
         match how {
             Edit::Image => {
                 let image = format!("hollow:{}", self.checker.now().as_secs());
-                let containers =
-                    json!([{ "op": "replace", "path": "/spec/containers/0/image", "value": image }]);
+                let containers = json!([{ "op": "replace", "path": "/spec/containers/0/image", "value": image }]);
                 self.person("PATCH", &path, Some(containers)).await;
             }
             Edit::Finalizer(seconds) => {
@@ -43,8 +42,7 @@ impl World {
     /// A person pauses fencing of a node for `seconds`.
     pub(super) async fn pause_fencing(&self, node: usize, seconds: u64) {
         let path = format!("/api/v1/nodes/{}", self.node(node));
-        let annotate =
-            |reason: Value| Some(json!({ "metadata": { "annotations": { PAUSE_ANNOTATION: reason } } }));
+        let annotate = |reason: Value| Some(json!({ "metadata": { "annotations": { PAUSE_ANNOTATION: reason } } }));
         self.grant_delay(node, seconds);
         self.person("PATCH", &path, annotate("rack b moves".into())).await;
         self.wait(seconds).await;

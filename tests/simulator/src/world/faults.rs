@@ -25,8 +25,7 @@ const fn broken_by(fault: &Fault) -> Option<(Assumption, Option<usize>, u64)> {
             Some((Assumption::WatchDelivers, None, *seconds))
         }
         Fault::DeafKubelet { node, seconds } => Some((Assumption::WatchDelivers, Some(*node), *seconds)),
-        Fault::StuckProcesses { node, seconds }
-        | Fault::SickenNode { node, ailment: Ailment::Runtime, seconds } => {
+        Fault::StuckProcesses { node, seconds } | Fault::SickenNode { node, ailment: Ailment::Runtime, seconds } => {
             Some((Assumption::Ends, Some(*node), *seconds))
         }
         _ => None,
@@ -44,9 +43,7 @@ impl World {
         match fault {
             Fault::CutNode { node, seconds } => self.links.cut(&self.node(*node), until(*seconds)),
             Fault::CutReplica { replica, seconds } => self.cut_replica(*replica, *seconds).await,
-            Fault::SilenceWatch { replica, kind, seconds } => {
-                self.silence_watch(*replica, kind, *seconds).await
-            }
+            Fault::SilenceWatch { replica, kind, seconds } => self.silence_watch(*replica, kind, *seconds).await,
             Fault::TroubleReplica { replica, trouble, percent, seconds } => {
                 let Some(place) = self.replicas.get(*replica) else { return };
                 self.links.trouble(&place.name(), *trouble, *percent, until(*seconds));
@@ -303,8 +300,7 @@ impl World {
         let name = format!("apiserver-{index}");
         let host = Host::start(&name, self.chance.part(&name, self.etcd.revision()), &self.checker);
         let before = self.servers.get(index);
-        let server =
-            ApiServer::start(&name, &self.etcd, host.env(), Arc::<super::links::Links>::clone(&self.links));
+        let server = ApiServer::start(&name, &self.etcd, host.env(), Arc::<super::links::Links>::clone(&self.links));
         self.servers.set(index, server);
         if let Some(before) = before {
             before.crash();

@@ -84,7 +84,8 @@ fn agent(name: &str, node: &str) -> Value {
 
 fn policy(node: &str, levels: &[Vec<String>], fencing: Fencing) -> Value {
     let device = |name: &String| json!({ "namespace": NAMESPACE, "name": name });
-    let level = |names: &Vec<String>| json!({ "name": names.first(), "devices": names.iter().map(device).collect::<Vec<_>>() });
+    let level =
+        |names: &Vec<String>| json!({ "name": names.first(), "devices": names.iter().map(device).collect::<Vec<_>>() });
     let mut spec = json!({
         "nodeSelector": { "matchLabels": { HOSTNAME: node } },
         "when": if fencing.always { "Always" } else { "WhenNeeded" },

@@ -74,9 +74,7 @@ fn volumes_of_member(name: &str, two: bool) -> Vec<String> {
 /// The part of a pod's spec that names its claims.
 pub(super) fn claims(volumes: &[String]) -> Value {
     let named = [VOLUME, SECOND].into_iter().zip(volumes);
-    named
-        .map(|(name, claim)| json!({ "name": name, "persistentVolumeClaim": { "claimName": claim } }))
-        .collect()
+    named.map(|(name, claim)| json!({ "name": name, "persistentVolumeClaim": { "claimName": claim } })).collect()
 }
 
 /// The claim of a volume that exists already.
@@ -130,7 +128,8 @@ impl World {
         let Some(guarding) = self.with.guarded_volumes else { return };
         self.checker.volumes_are_guarded(guarding.excludes, guarding.one_pod);
         self.etcd.enforce(Policies { volume_held: true, volume_gate: guarding.gate });
-        let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": VOLUME_LEASE_NAMESPACE } });
+        let namespace =
+            json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": VOLUME_LEASE_NAMESPACE } });
         self.person("POST", "/api/v1/namespaces", Some(namespace)).await;
         for member in 0..self.members {
             let name = format!("data-{member}");
@@ -195,27 +194,17 @@ impl World {
     /// A person creates the claim and the volume of a pod again, for the same disk.
     pub(super) async fn renew_volume(&self, member: usize, force: bool) {
         let name = format!("data-{member}");
-        let at = [
-            (CLAIMS, "PersistentVolumeClaim", format!("default/{name}")),
-            (VOLUMES, "PersistentVolume", name.clone()),
-        ];
+        let at =
+            [(CLAIMS, "PersistentVolumeClaim", format!("default/{name}")), (VOLUMES, "PersistentVolume", name.clone())];
         for (path, kind, key) in &at {
             let uid = self.etcd.object(kind, key).map(|old| str_at(&old, "/metadata/uid").to_owned());
             let path = format!("{path}/{name}");
             self.person("DELETE", &path, None).await;
             if force {
-                self.person(
-                    "PATCH",
-                    &path,
-                    Some(json!([{ "op": "remove", "path": "/metadata/finalizers" }])),
-                )
-                .await;
+                self.person("PATCH", &path, Some(json!([{ "op": "remove", "path": "/metadata/finalizers" }]))).await;
             }
-            let is_there = || {
-                self.etcd
-                    .object(kind, key)
-                    .is_some_and(|now| Some(str_at(&now, "/metadata/uid")) == uid.as_deref())
-            };
+            let is_there =
+                || self.etcd.object(kind, key).is_some_and(|now| Some(str_at(&now, "/metadata/uid")) == uid.as_deref());
             while is_there() {
                 self.wait(1).await;
             }

@@ -71,23 +71,14 @@ impl Host {
         Self::start_with_rate(name, chance, checker, TRUE_RATE)
     }
 
-    pub(crate) fn start_with_rate(
-        name: &str,
-        chance: Chance,
-        checker: &Arc<Checker>,
-        rate: u64,
-    ) -> Arc<Self> {
+    pub(crate) fn start_with_rate(name: &str, chance: Chance, checker: &Arc<Checker>, rate: u64) -> Arc<Self> {
         let inner = Arc::new(Mutex::new(Inner { tidy_at: TIDY_AT, ..Inner::default() }));
         let (checker, drawn) = (Arc::clone(checker), AtomicU64::new(0));
         Arc::new(Self { name: name.into(), began: checker.instant(), rate, chance, drawn, checker, inner })
     }
 
     pub(crate) fn env(self: &Arc<Self>) -> Env {
-        Env {
-            clock: Arc::<Self>::clone(self),
-            spawner: Arc::<Self>::clone(self),
-            rng: Arc::<Self>::clone(self),
-        }
+        Env { clock: Arc::<Self>::clone(self), spawner: Arc::<Self>::clone(self), rng: Arc::<Self>::clone(self) }
     }
 
     /// Aborts every task for good.
@@ -221,10 +212,7 @@ mod tests {
             for wanted in [1, 999, 40_000, 86_400_000].map(Duration::from_millis) {
                 let slept = scaled(wanted, TRUE_RATE, rate);
                 let told = scaled(slept, rate, TRUE_RATE);
-                assert!(
-                    told >= wanted && told - wanted < Duration::from_micros(1),
-                    "{rate} {wanted:?} {told:?}"
-                );
+                assert!(told >= wanted && told - wanted < Duration::from_micros(1), "{rate} {wanted:?} {told:?}");
             }
         }
         assert_eq!(scaled(Duration::from_secs(40), 999_000, TRUE_RATE), Duration::from_millis(39_960));

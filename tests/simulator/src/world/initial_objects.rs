@@ -20,11 +20,7 @@ pub(super) fn kinds() -> Vec<Kind> {
     let all = [
         ("apiextensions.k8s.io", "customresourcedefinitions", "CustomResourceDefinition"),
         ("admissionregistration.k8s.io", "validatingadmissionpolicies", "ValidatingAdmissionPolicy"),
-        (
-            "admissionregistration.k8s.io",
-            "validatingadmissionpolicybindings",
-            "ValidatingAdmissionPolicyBinding",
-        ),
+        ("admissionregistration.k8s.io", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding"),
         ("apiregistration.k8s.io", "apiservices", "APIService"),
         ("rbac.authorization.k8s.io", "clusterrolebindings", "ClusterRoleBinding"),
     ];

@@ -25,13 +25,7 @@ pub(super) async fn request_as_kcm(world: &World, method: &str, path: &str, body
 }
 
 /// Sends a request of a part of it that runs beside others.
-pub(super) async fn request_as(
-    world: &World,
-    caller: &str,
-    method: &str,
-    path: &str,
-    body: Option<Value>,
-) -> u16 {
+pub(super) async fn request_as(world: &World, caller: &str, method: &str, path: &str, body: Option<Value>) -> u16 {
     let Some(server) = world.servers.get(0) else { return 0 };
     send_request(&server, caller, method, path, body).await.map_or(0, |(code, _)| code)
 }
@@ -94,9 +88,7 @@ impl PodGc {
             }
         }
         for pod in &pods {
-            if str_at(pod, "/spec/nodeName").is_empty()
-                && pod.pointer("/metadata/deletionTimestamp").is_some()
-            {
+            if str_at(pod, "/spec/nodeName").is_empty() && pod.pointer("/metadata/deletionTimestamp").is_some() {
                 self.delete(pod).await;
             }
         }
@@ -106,11 +98,8 @@ impl PodGc {
     /// only the name.
     async fn delete(&self, pod: &Value) {
         let uid = str_at(pod, "/metadata/uid");
-        let path = format!(
-            "/api/v1/namespaces/{}/pods/{}",
-            str_at(pod, "/metadata/namespace"),
-            str_at(pod, "/metadata/name")
-        );
+        let path =
+            format!("/api/v1/namespaces/{}/pods/{}", str_at(pod, "/metadata/namespace"), str_at(pod, "/metadata/name"));
         for target in [format!("{path}/status"), path.clone()] {
             self.world.checker.intends(CALLER, &target, uid);
         }

@@ -90,8 +90,7 @@ impl Budgets {
     /// Enqueues what changed in the caches.
     fn observe_changes(&mut self) {
         let now = self.now();
-        let due: Vec<_> =
-            self.recheck.iter().filter(|(_, at)| **at <= now).map(|(name, _)| name.clone()).collect();
+        let due: Vec<_> = self.recheck.iter().filter(|(_, at)| **at <= now).map(|(name, _)| name.clone()).collect();
         for name in due {
             self.recheck.remove(&name);
             self.enqueue(&name);
@@ -103,8 +102,7 @@ impl Budgets {
         self.observed_revision = server.applied();
         let version = |object: &Value| str_at(object, "/metadata/resourceVersion").to_owned();
         let cached = server.cached("PodDisruptionBudget");
-        let entries =
-            cached.iter().map(|budget| (str_at(budget, "/metadata/name").to_owned(), version(budget)));
+        let entries = cached.iter().map(|budget| (str_at(budget, "/metadata/name").to_owned(), version(budget)));
         let entries: BTreeMap<_, _> = entries.collect();
         let changed = entries.iter().filter(|(name, version)| self.budgets.get(*name) != Some(version));
         let mut dirty: Vec<String> = changed.map(|(name, _)| name.clone()).collect();
@@ -163,9 +161,7 @@ impl Budgets {
         let scales: i64 = owners.filter_map(|set| number_at(set, "/spec/replicas")).sum();
         match (budget.pointer("/spec/maxUnavailable"), budget.pointer("/spec/minAvailable")) {
             (Some(most), _) => (scales, (scales - scaled(most, scales)).max(0)),
-            (None, Some(Value::Number(least))) => {
-                (i64::try_from(pods.len()).unwrap_or(0), least.as_i64().unwrap_or(0))
-            }
+            (None, Some(Value::Number(least))) => (i64::try_from(pods.len()).unwrap_or(0), least.as_i64().unwrap_or(0)),
             (None, Some(least)) => (scales, scaled(least, scales)),
             (None, None) => (0, 0),
         }
@@ -196,8 +192,7 @@ impl Budgets {
         let current = i64::try_from(healthy.count()).unwrap_or(0);
         let allowed = if expected <= 0 { 0 } else { (current - desired).max(0) };
         let generation = number_at(budget, "/metadata/generation").unwrap_or(0);
-        let (value, reason) =
-            if allowed > 0 { ("True", "SufficientPods") } else { ("False", "InsufficientPods") };
+        let (value, reason) = if allowed > 0 { ("True", "SufficientPods") } else { ("False", "InsufficientPods") };
         let condition = budget.pointer("/status/conditions/0");
         let since = condition.filter(|condition| str_at(condition, "/status") == value);
         let since = since.map_or_else(

@@ -103,9 +103,7 @@ impl Nodes {
                     self.world.checker.announce_with_detail(
                         Tone::Loss,
                         format!("{caller} taints {name}"),
-                        format!(
-                            "kube-controller-manager taints {name} NoExecute: its pods are to be deleted"
-                        ),
+                        format!("kube-controller-manager taints {name} NoExecute: its pods are to be deleted"),
                     );
                 }
                 // `SwapNodeControllerTaint`: no pod gets more time by that.
@@ -139,8 +137,7 @@ pub(super) fn note_heartbeats(
     nodes: &[Arc<Value>],
     now: Duration,
 ) {
-    let renewals =
-        leases.iter().map(|lease| (str_at(lease, "/metadata/name"), str_at(lease, "/spec/renewTime")));
+    let renewals = leases.iter().map(|lease| (str_at(lease, "/metadata/name"), str_at(lease, "/spec/renewTime")));
     let mut heartbeats: BTreeMap<&str, String> = renewals.map(|(name, at)| (name, at.to_owned())).collect();
     for node in nodes {
         let reported = value_at(node, "/status/conditions").and_then(Value::as_array).into_iter().flatten();
@@ -159,10 +156,7 @@ pub(super) fn note_heartbeats(
 /// The status of the Ready condition.
 pub(crate) fn ready(node: &Value) -> &str {
     let conditions = node.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
-    conditions
-        .into_iter()
-        .find(|one| str_at(one, "/type") == "Ready")
-        .map_or("", |one| str_at(one, "/status"))
+    conditions.into_iter().find(|one| str_at(one, "/type") == "Ready").map_or("", |one| str_at(one, "/status"))
 }
 
 /// Whether this is one of the taints by which the pods of a lost node are evicted.

@@ -36,8 +36,9 @@ fn toleration_period(pod: &Value, taint: &Value) -> Option<Duration> {
     let all = pod.pointer("/spec/tolerations").and_then(Value::as_array);
     match all.into_iter().flatten().find(matches) {
         None => Some(Duration::ZERO),
-        Some(one) => number_at(one, "/tolerationSeconds")
-            .map(|seconds| Duration::from_secs(u64::try_from(seconds).unwrap_or(0))),
+        Some(one) => {
+            number_at(one, "/tolerationSeconds").map(|seconds| Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
+        }
     }
 }
 
@@ -66,11 +67,9 @@ impl Taints {
         let tainted = server.cached_that("Node", |node| no_execute(node).next().is_some());
         let mut timers = BTreeMap::new();
         for pod in server.cached("Pod") {
-            let on =
-                tainted.iter().find(|node| str_at(node, "/metadata/name") == str_at(&pod, "/spec/nodeName"));
+            let on = tainted.iter().find(|node| str_at(node, "/metadata/name") == str_at(&pod, "/spec/nodeName"));
             let Some(span) = on.and_then(|node| self.span(&pod, node)) else { continue };
-            let key =
-                (str_at(&pod, "/metadata/namespace").to_owned(), str_at(&pod, "/metadata/name").to_owned());
+            let key = (str_at(&pod, "/metadata/namespace").to_owned(), str_at(&pod, "/metadata/name").to_owned());
             // A taint without any toleration cancels the timer and fires at once.
             let timer = self.timers.get(&key).filter(|_| !span.is_zero()).cloned();
             let new = || (now + span, str_at(&pod, "/metadata/uid").to_owned());

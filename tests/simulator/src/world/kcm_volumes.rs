@@ -139,11 +139,8 @@ impl VolumeControllers {
             let bound = self.volumes.iter().find(|volume| name(volume) == name(claim));
             if str_at(claim, "/spec/volumeName").is_empty() {
                 self.provision(claim, bound.map(Arc::as_ref)).await;
-            } else if str_at(claim, "/status/phase") != "Bound"
-                && bound.is_some_and(|bound| is_for(bound, claim))
-            {
-                self.request("PATCH", &format!("{path}/status"), json!({ "status": { "phase": "Bound" } }))
-                    .await;
+            } else if str_at(claim, "/status/phase") != "Bound" && bound.is_some_and(|bound| is_for(bound, claim)) {
+                self.request("PATCH", &format!("{path}/status"), json!({ "status": { "phase": "Bound" } })).await;
             }
         }
     }
@@ -174,8 +171,7 @@ impl VolumeControllers {
                 self.request("PATCH", &path, json!({ "spec": { "claimRef": { "uid": uid } } })).await;
             }
             if desired != phase {
-                self.request("PATCH", &format!("{path}/status"), json!({ "status": { "phase": desired } }))
-                    .await;
+                self.request("PATCH", &format!("{path}/status"), json!({ "status": { "phase": desired } })).await;
             } else if is_deleted(volume) && phase != "Bound" && has_finalizer(volume, KEEPS_VOLUME) {
                 self.remove_finalizers(path, volume).await;
             } else if !is_deleted(volume)

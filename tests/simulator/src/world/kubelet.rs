@@ -159,14 +159,10 @@ impl Kubelet {
             match self.request("PATCH", &path, Some(renewed.clone())).await {
                 Some((200, _)) => return,
                 Some((404, _)) => {
-                    let node = match self.request("GET", &format!("/api/v1/nodes/{}", self.node), None).await
-                    {
+                    let node = match self.request("GET", &format!("/api/v1/nodes/{}", self.node), None).await {
                         Some((200, node)) => node,
                         Some((404, _)) => {
-                            return self
-                                .world
-                                .checker
-                                .probe("a kubelet could make no Lease: its Node is gone");
+                            return self.world.checker.probe("a kubelet could make no Lease: its Node is gone");
                         }
                         _ => return,
                     };
@@ -210,13 +206,10 @@ impl Kubelet {
         loop {
             self.listen();
             let own = |(uid, pod): (&String, &Arc<Value>)| (!is_mirror(pod)).then(|| uid.clone());
-            let cached =
-                self.pods.lock().as_ref().map(|pods| pods.iter().filter_map(own).collect::<Vec<_>>());
+            let cached = self.pods.lock().as_ref().map(|pods| pods.iter().filter_map(own).collect::<Vec<_>>());
             // Before it has received its pods it cannot tell which processes have no pod.
             if let Some(mut uids) = cached {
-                uids.extend(
-                    self.world.checker.processes_on(&self.node).into_iter().map(|(_, process)| process.uid),
-                );
+                uids.extend(self.world.checker.processes_on(&self.node).into_iter().map(|(_, process)| process.uid));
                 for uid in uids {
                     if !self.workers.lock().contains_key(&uid) {
                         self.workers.lock().insert(uid.clone(), ());
@@ -252,9 +245,8 @@ impl Kubelet {
         let mut image: Option<String> = None;
         loop {
             let (pod, process) = (self.pod(&uid), self.process(&uid));
-            let ending = pod
-                .as_ref()
-                .is_none_or(|pod| pod.pointer("/metadata/deletionTimestamp").is_some() || is_ended(pod));
+            let ending =
+                pod.as_ref().is_none_or(|pod| pod.pointer("/metadata/deletionTimestamp").is_some() || is_ended(pod));
             let ailment = self.world.ailment_of(&self.node);
             match (pod, process) {
                 (None, None) => break,
@@ -286,14 +278,10 @@ impl Kubelet {
                         continue;
                     }
                     let done = str_at(&pod, "/spec/restartPolicy") == "Never"
-                        && self.env.now().since(began)
-                            > Duration::from_secs(10 + self.draw_number(&uid, "job", 30));
+                        && self.env.now().since(began) > Duration::from_secs(10 + self.draw_number(&uid, "job", 30));
                     if done || self.world.evicted.lock().remove(&uid) {
                         self.world.checker.process_ends(process, if done { "it is done" } else { "evicted" });
-                        self.world
-                            .ended
-                            .lock()
-                            .insert(uid.clone(), if done { "Succeeded" } else { "Failed" });
+                        self.world.ended.lock().insert(uid.clone(), if done { "Succeeded" } else { "Failed" });
                     } else if !reported {
                         reported = self.report(&pod, "Running", true).await;
                     } else {
@@ -321,13 +309,11 @@ impl Kubelet {
         self.with_cgroups(|cgroups| cgroups.insert(uid.to_owned()));
         self.env.sleep(Duration::from_millis(200 + self.draw_number(uid, "start", 2_000))).await;
         let mounted = self.is_mounted(pod).await;
-        let is_needed = self
-            .pod(uid)
-            .is_some_and(|pod| pod.pointer("/metadata/deletionTimestamp").is_none() && !is_ended(&pod));
+        let is_needed =
+            self.pod(uid).is_some_and(|pod| pod.pointer("/metadata/deletionTimestamp").is_none() && !is_ended(&pod));
         let well = self.world.ailment_of(&self.node).is_none();
         if mounted && is_needed && well && self.process(uid).is_none() {
-            let identity =
-                format!("{}/{}", str_at(pod, "/metadata/namespace"), str_at(pod, "/metadata/name"));
+            let identity = format!("{}/{}", str_at(pod, "/metadata/namespace"), str_at(pod, "/metadata/name"));
             self.report_starting(pod).await;
             self.world.checker.process_starts(&identity, uid, &self.node, self.boot);
             self.start_second(pod).await;
@@ -376,8 +362,7 @@ impl Kubelet {
 
     /// Returns when the process does not end, or its runtime does not report the end.
     async fn outlasts(&self, uid: &str, process: u64) {
-        let (hangs, unseen) =
-            (self.env.now(), self.world.has_agents() && self.draw_number(uid, "ends unseen", 2) > 0);
+        let (hangs, unseen) = (self.env.now(), self.world.has_agents() && self.draw_number(uid, "ends unseen", 2) > 0);
         while self.hangs() {
             self.env.sleep(POLL_INTERVAL).await;
             if unseen && self.env.now().since(hangs) > UNSEEN_AFTER && self.process(uid) == Some(process) {
@@ -395,8 +380,7 @@ impl Kubelet {
         if number_at(pod, "/status/observedGeneration").is_none_or(|known| known < observed) {
             let patch = json!({ "metadata": { "uid": str_at(pod, "/metadata/uid") },
                 "status": { "observedGeneration": observed } });
-            if let Some((200, _)) = self.request("PATCH", &format!("{}/status", path(pod)), Some(patch)).await
-            {
+            if let Some((200, _)) = self.request("PATCH", &format!("{}/status", path(pod)), Some(patch)).await {
                 self.world.checker.probe("a kubelet said that it has seen a deletion");
             }
         }
@@ -488,9 +472,5 @@ fn is_reported(pod: &Value) -> bool {
 }
 
 fn path(pod: &Value) -> String {
-    format!(
-        "/api/v1/namespaces/{}/pods/{}",
-        str_at(pod, "/metadata/namespace"),
-        str_at(pod, "/metadata/name")
-    )
+    format!("/api/v1/namespaces/{}/pods/{}", str_at(pod, "/metadata/namespace"), str_at(pod, "/metadata/name"))
 }

@@ -30,9 +30,8 @@ impl State {
             return true;
         }
         // Few worlds have any; each request checks.
-        let of_pair = |((cut, from), until): (&(String, String), &Duration)| {
-            cut == caller && from == server && !is_over(until)
-        };
+        let of_pair =
+            |((cut, from), until): (&(String, String), &Duration)| cut == caller && from == server && !is_over(until);
         self.cut_from.iter().any(of_pair)
     }
 }
@@ -47,12 +46,7 @@ pub(crate) struct Links {
 
 impl Links {
     pub(crate) fn new(chance: Chance, checker: &Arc<Checker>) -> Arc<Self> {
-        Arc::new(Self {
-            chance,
-            checker: Arc::clone(checker),
-            etcd: OnceLock::new(),
-            state: Mutex::default(),
-        })
+        Arc::new(Self { chance, checker: Arc::clone(checker), etcd: OnceLock::new(), state: Mutex::default() })
     }
 
     /// The log whose changes are shown to the checker.
@@ -158,8 +152,7 @@ impl Conduct for Links {
 
     fn executed(&self, _server: &str, asked: &ApiRequest, code: u16, revision_before: u64) {
         let Some(etcd) = self.etcd.get() else { return };
-        let changes =
-            if etcd.revision() == revision_before { Vec::new() } else { etcd.changes_after(revision_before) };
+        let changes = if etcd.revision() == revision_before { Vec::new() } else { etcd.changes_after(revision_before) };
         self.checker.executed(asked, code, &changes);
     }
 }

@@ -103,9 +103,7 @@ pub use live_run::{Intervention, LiveRun, Pace, TaskSender, WorldTask};
 pub use replica::{Launch, Launched, Settings, Shown};
 pub use run::{Outcome, Subject, World, recorded, run, run_with_strike};
 pub(crate) use shops::{is_called_ready, start_up};
-pub use snapshot::{
-    BudgetView, HoldView, Machine, NodeView, PodView, ProcessView, ReplicaView, Snapshot, Stuck,
-};
+pub use snapshot::{BudgetView, HoldView, Machine, NodeView, PodView, ProcessView, ReplicaView, Snapshot, Stuck};
 pub use strike::{Blow, Moment, Occasion, Strike};
 pub use taints::TROUBLES;
 

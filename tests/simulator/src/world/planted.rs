@@ -53,8 +53,7 @@ fn failed(answer: &Result<Answer, BoxError>) -> bool {
 
 /// A request of a bug's own.
 pub(super) fn request(method: Method, target: String, body: &Value) -> Parts {
-    let media =
-        if method == Method::PATCH { "application/strategic-merge-patch+json" } else { "application/json" };
+    let media = if method == Method::PATCH { "application/strategic-merge-patch+json" } else { "application/json" };
     let mut headers = http::HeaderMap::new();
     headers.insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static(media));
     headers.insert(http::header::ACCEPT, http::HeaderValue::from_static("application/json"));
@@ -141,9 +140,7 @@ impl Seam {
         let conflict = answer.as_ref().is_ok_and(|answer| answer.status() == 409);
         let of_node = parts.path().contains("/nodes/");
         match plant {
-            Plant::ErrorsMeanAbsent
-                if parts.is_evidence() && !answer.as_ref().is_ok_and(|a| a.status() == 200) =>
-            {
+            Plant::ErrorsMeanAbsent if parts.is_evidence() && !answer.as_ref().is_ok_and(|a| a.status() == 200) => {
                 refused(404)
             }
             Plant::TimeoutMeansAbsent if parts.is_evidence() && of_node && failed(&answer) => refused(404),
@@ -167,7 +164,8 @@ impl Seam {
             Plant::WritesAfterRelease if gives_back(&parts.method, parts.path(), &parts.body) => {
                 if let Some(node) = self.world.etcd.objects("Node").first() {
                     let meta = |field: &str| str_at(node, &format!("/metadata/{field}")).to_owned();
-                    let body = json!({ "metadata": { "uid": meta("uid"), "resourceVersion": meta("resourceVersion") } });
+                    let body =
+                        json!({ "metadata": { "uid": meta("uid"), "resourceVersion": meta("resourceVersion") } });
                     self.write_as_meant(format!("/api/v1/nodes/{}", meta("name")), &body).await;
                 }
                 answer
@@ -244,8 +242,7 @@ impl Seam {
             return whole(code, body);
         }
         let known = self.memory.lock().entry(parts.path().to_owned()).or_insert((code, body.clone())).clone();
-        let (mut new, old): (Value, Value) =
-            (serde_json::from_slice(&body)?, serde_json::from_slice(&known.1)?);
+        let (mut new, old): (Value, Value) = (serde_json::from_slice(&body)?, serde_json::from_slice(&known.1)?);
         new["items"] = old["items"].clone();
         whole(code, new.to_string().into())
     }
@@ -258,7 +255,8 @@ impl Seam {
                 continue;
             }
             let (uid, version) = (str_at(&pod, "/metadata/uid"), str_at(&pod, "/metadata/resourceVersion"));
-            let body = json!({ "metadata": { "uid": uid, "resourceVersion": version }, "status": { "phase": "Failed" } });
+            let body =
+                json!({ "metadata": { "uid": uid, "resourceVersion": version }, "status": { "phase": "Failed" } });
             self.write_to(&pod, Method::PATCH, "/status", &body).await;
         }
     }

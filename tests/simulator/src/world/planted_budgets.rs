@@ -39,9 +39,7 @@ fn terminates(pod: &Value) -> bool {
 impl Parts {
     /// A write of the numbers of a budget.
     fn is_budget_status(&self) -> bool {
-        self.method != Method::GET
-            && self.path().contains("/poddisruptionbudgets/")
-            && self.path().ends_with("/status")
+        self.method != Method::GET && self.path().contains("/poddisruptionbudgets/") && self.path().ends_with("/status")
     }
 
     fn budget(&self) -> Option<String> {
@@ -93,12 +91,9 @@ impl Seam {
             Plant::ForgetsEvictions => {
                 let entries = stored.pointer("/status/disruptedPods").cloned().unwrap_or_default();
                 numbers.current += count(&pods, |pod| {
-                    entries.get(str_at(pod, "/metadata/name")).is_some()
-                        && !terminates(pod)
-                        && is_called_ready(pod)
+                    entries.get(str_at(pod, "/metadata/name")).is_some() && !terminates(pod) && is_called_ready(pod)
                 });
-                body["status"]["disruptedPods"] =
-                    if patches { json!({ "$patch": "replace" }) } else { json!({}) };
+                body["status"]["disruptedPods"] = if patches { json!({ "$patch": "replace" }) } else { json!({}) };
             }
             Plant::RoundsDown => {
                 let healthy = rounded_down(least, numbers.expected);
@@ -136,11 +131,8 @@ impl Seam {
         let meta = |key: &str| str_at(budget, &format!("/metadata/{key}")).to_owned();
         let body = json!({ "metadata": { "uid": meta("uid"), "resourceVersion": meta("resourceVersion") },
             "status": { "observedGeneration": number_at(budget, "/metadata/generation") } });
-        let target = format!(
-            "/apis/policy/v1/namespaces/{}/poddisruptionbudgets/{}/status",
-            meta("namespace"),
-            meta("name")
-        );
+        let target =
+            format!("/apis/policy/v1/namespaces/{}/poddisruptionbudgets/{}/status", meta("namespace"), meta("name"));
         let seam = self.clone();
         self.aside(Box::pin(async move { seam.write_as_meant(target, &body).await }));
     }

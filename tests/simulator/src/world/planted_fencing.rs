@@ -88,8 +88,7 @@ impl Wire {
             }
             (Plant::Reboots, Act::Off) => {
                 let on = Order { act: Act::On, ..order.clone() };
-                let (off, on) =
-                    (self.asks_as_meant(Arc::clone(&device), order), self.asks_as_meant(device, on));
+                let (off, on) = (self.asks_as_meant(Arc::clone(&device), order), self.asks_as_meant(device, on));
                 Box::pin(async move {
                     let answer = off.await;
                     drop(on.await);
@@ -124,8 +123,7 @@ impl Seam {
     }
 
     async fn send_off_order(&self, node: &str) {
-        let device =
-            self.world.devices.lock().iter().find(|device| self.world.node(device.node()) == node).cloned();
+        let device = self.world.devices.lock().iter().find(|device| self.world.node(device.node()) == node).cloned();
         let Some(device) = device else { return };
         let machine = pod_safety_shared::transport::Machine { node: node.into(), ..Default::default() };
         let order = Order {

@@ -56,8 +56,7 @@ impl Seam {
     /// The effect of a planted bug when an event of a node or of its Lease arrives.
     pub(super) fn on_node_event(&self, event: &Bytes) {
         let Some(plant) = self.plant else { return };
-        let ours =
-            [Plant::TrustsNodeClocks, Plant::RetaintsWhenLeading, Plant::NeverMaybeUs, Plant::LiftsUnread];
+        let ours = [Plant::TrustsNodeClocks, Plant::RetaintsWhenLeading, Plant::NeverMaybeUs, Plant::LiftsUnread];
         if !ours.contains(&plant) {
             return;
         }
@@ -177,8 +176,7 @@ impl Seam {
         let known = || self.world.etcd.object("Pod", &format!("default/{name}"));
         let Some(pod) = known() else { return };
         let node = str_at(&pod, "/spec/nodeName");
-        if !self.is_missing(format!("/api/v1/nodes/{node}")).await
-            || !self.is_missing(format!("{LEASES}/{node}")).await
+        if !self.is_missing(format!("/api/v1/nodes/{node}")).await || !self.is_missing(format!("{LEASES}/{node}")).await
         {
             return;
         }

@@ -28,13 +28,8 @@ fn is_alive(pod: &Value) -> bool {
 fn timer(pod: &Value, taints: &[&Value]) -> Option<Duration> {
     let tolerations = pod.pointer("/spec/tolerations").and_then(Value::as_array);
     let of = |taint: &&Value| {
-        let matches =
-            |one: &&Value| str_at(one, "/key").is_empty() || str_at(one, "/key") == str_at(taint, "/key");
-        tolerations
-            .into_iter()
-            .flatten()
-            .find(matches)
-            .map_or(Some(0), |one| number_at(one, "/tolerationSeconds"))
+        let matches = |one: &&Value| str_at(one, "/key").is_empty() || str_at(one, "/key") == str_at(taint, "/key");
+        tolerations.into_iter().flatten().find(matches).map_or(Some(0), |one| number_at(one, "/tolerationSeconds"))
     };
     let seconds = taints.iter().filter_map(of).min()?;
     Some(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
@@ -65,8 +60,7 @@ impl Parts {
         let body: Value = serde_json::from_slice(&self.body).unwrap_or_default();
         match self.method {
             Method::PATCH => {
-                self.path().ends_with("/status")
-                    && body.to_string().contains("\"reason\":\"DeletionByTaintManager\"")
+                self.path().ends_with("/status") && body.to_string().contains("\"reason\":\"DeletionByTaintManager\"")
             }
             Method::DELETE => number_at(&body, "/gracePeriodSeconds").is_some_and(|grace| grace > 0),
             _ => false,
@@ -86,11 +80,9 @@ impl Seam {
                 // A missing node is left to the rules of other evidence.
                 cached.first().map(|node| whole(200, node.to_string().into()))
             }
-            Some(Plant::GivesUp) if parts.ends_for_a_taint() => self
-                .memory
-                .lock()
-                .contains_key(parts.path().trim_end_matches("/status"))
-                .then(|| refused(404)),
+            Some(Plant::GivesUp) if parts.ends_for_a_taint() => {
+                self.memory.lock().contains_key(parts.path().trim_end_matches("/status")).then(|| refused(404))
+            }
             Some(Plant::RememberedReads) if parts.reads_a_node() => {
                 let remembered = self.memory.lock().get(&parts.target).cloned();
                 remembered.map(|(code, body)| whole(code, body))
@@ -176,8 +168,7 @@ impl Seam {
         if taints.is_empty() || (plant == Plant::SeveralTaintsEndAll && taints.len() < 2) {
             return;
         }
-        let on =
-            self.world.etcd.objects_that("Pod", |pod| str_at(pod, "/spec/nodeName") == name && is_alive(pod));
+        let on = self.world.etcd.objects_that("Pod", |pod| str_at(pod, "/spec/nodeName") == name && is_alive(pod));
         for pod in on {
             let span = if plant == Plant::TimersByName { timer(&pod, &taints) } else { Some(Duration::ZERO) };
             let Some(span) = span.filter(|span| plant != Plant::TimersByName || !span.is_zero()) else {
@@ -198,8 +189,7 @@ impl Seam {
         let read = request(Method::GET, format!("/api/v1/nodes/{node}"), &Value::Null);
         drop(self.send(read).await);
         let meta = |field: &str| str_at(&there, &format!("/metadata/{field}")).to_owned();
-        let condition =
-            json!({ "type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager" });
+        let condition = json!({ "type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager" });
         let mark = json!({ "metadata": { "uid": meta("uid"), "resourceVersion": meta("resourceVersion") },
             "status": { "conditions": [condition] } });
         self.write_to(pod, Method::PATCH, "/status", &mark).await;

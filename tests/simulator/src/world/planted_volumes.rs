@@ -64,8 +64,7 @@ impl Seam {
     pub(super) fn on_volume_event(&self, parts: &Parts, event: &Bytes) {
         let bugs = [Plant::GoneMeansFree, Plant::ForgetsHeld, Plant::OpensTheGate];
         let Some(plant) = self.plant.filter(|plant| bugs.contains(plant)) else { return };
-        let (of_pods, of_volumes) =
-            (parts.path().ends_with("/pods"), parts.path().ends_with("/persistentvolumes"));
+        let (of_pods, of_volumes) = (parts.path().ends_with("/pods"), parts.path().ends_with("/persistentvolumes"));
         if !(of_pods || of_volumes) || self.world.with.guarded_volumes.is_none() || !self.leads() {
             return;
         }
@@ -73,18 +72,13 @@ impl Seam {
         let object = &change["object"];
         match (plant, str_at(&change, "/type"), str_at(object, "/kind")) {
             (Plant::GoneMeansFree, "DELETED", "Pod") => {
-                volumes_of(object)
-                    .into_iter()
-                    .for_each(|volume| self.release_or_delete(volume, Method::PATCH));
+                volumes_of(object).into_iter().for_each(|volume| self.release_or_delete(volume, Method::PATCH));
             }
             (Plant::ForgetsHeld, "DELETED", "PersistentVolume") => {
                 self.release_or_delete(str_at(object, "/metadata/name").to_owned(), Method::DELETE);
             }
-            (Plant::OpensTheGate, "ADDED", "Pod")
-                if value_at(object, "/spec/schedulingGates/0").is_some() =>
-            {
-                let (uid, version) =
-                    (str_at(object, "/metadata/uid"), str_at(object, "/metadata/resourceVersion"));
+            (Plant::OpensTheGate, "ADDED", "Pod") if value_at(object, "/spec/schedulingGates/0").is_some() => {
+                let (uid, version) = (str_at(object, "/metadata/uid"), str_at(object, "/metadata/resourceVersion"));
                 let body = json!({ "metadata": { "uid": uid, "resourceVersion": version },
                     "spec": { "schedulingGates": [{ "$patch": "delete", "name": VOLUME_GATE }] } });
                 let path = format!("/api/v1/namespaces/default/pods/{}", str_at(object, "/metadata/name"));
@@ -99,12 +93,10 @@ impl Seam {
     fn release_or_delete(&self, volume: String, method: Method) {
         let seam = self.clone();
         self.aside(Box::pin(async move {
-            let Some(lease) = seam.world.etcd.object("Lease", &format!("{VOLUME_LEASE_NAMESPACE}/{volume}"))
-            else {
+            let Some(lease) = seam.world.etcd.object("Lease", &format!("{VOLUME_LEASE_NAMESPACE}/{volume}")) else {
                 return;
             };
-            let (uid, version) =
-                (str_at(&lease, "/metadata/uid"), str_at(&lease, "/metadata/resourceVersion"));
+            let (uid, version) = (str_at(&lease, "/metadata/uid"), str_at(&lease, "/metadata/resourceVersion"));
             let which = json!({ "uid": uid, "resourceVersion": version });
             let path = format!("{}/{volume}", leases());
             if method == Method::DELETE {
@@ -123,9 +115,7 @@ impl Seam {
             Some(Plant::SharesAnyway) => ("/persistentvolumes", "ReadWriteOncePod", "ReadWriteOnce"),
             Some(Plant::DeafToMounts) => ("/nodes", "^data-0\"", "^data-none\""),
             // A kubelet may go without a report for three eighths of the duration, and status checks lie as far apart.
-            Some(Plant::LooksTooSoon) => {
-                (heartbeat, "\"leaseDurationSeconds\":40", "\"leaseDurationSeconds\":1")
-            }
+            Some(Plant::LooksTooSoon) => (heartbeat, "\"leaseDurationSeconds\":40", "\"leaseDurationSeconds\":1"),
             Some(Plant::WordsNeverExpire) => (evidence, "\"validSeconds\"", "\"unread\""),
             Some(Plant::MasksWords) if self.is_proved_otherwise(&answer) => {
                 (evidence, "\"kind\":\"Asserted\"", "\"kind\":\"StorageFenced\"")

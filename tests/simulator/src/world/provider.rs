@@ -106,9 +106,7 @@ impl Device {
                 world.checker.probe("the region of a provider was lost");
                 Err(match now.as_secs() / STAYS % 3 {
                     0 => None,
-                    1 => Some(DeviceError::Unreachable {
-                        said: "could not connect to the endpoint".to_owned(),
-                    }),
+                    1 => Some(DeviceError::Unreachable { said: "could not connect to the endpoint".to_owned() }),
                     _ => not_found(),
                 })
             }
@@ -117,9 +115,9 @@ impl Device {
                 Err(Some(DeviceError::Throttled { said: "RequestLimitExceeded".to_owned() }))
             }
             (_, Act::Look) => self.described(provider, world, now),
-            (_, Act::On) if world.was_terminated(self.node(), now) || provider.stops_at(now) => Err(refused(
-                "the instance is not in a state from which it can be started (IncorrectInstanceState)",
-            )),
+            (_, Act::On) if world.was_terminated(self.node(), now) || provider.stops_at(now) => {
+                Err(refused("the instance is not in a state from which it can be started (IncorrectInstanceState)"))
+            }
             (_, Act::On) => {
                 self.switch_machine(world, self.node(), act);
                 Ok(Power::Unknown)
@@ -128,9 +126,7 @@ impl Device {
             (wrong, Act::Off) => {
                 let takes = match wrong {
                     Some(Malfunction::StopsSlowly(seconds)) => Duration::from_secs(seconds),
-                    _ => Duration::from_secs(
-                        1 + self.chance().below(STOPS_WITHIN, self.name(), "stops", number),
-                    ),
+                    _ => Duration::from_secs(1 + self.chance().below(STOPS_WITHIN, self.name(), "stops", number)),
                 };
                 if !provider.stops_at(now) {
                     provider.stops.lock().push((now, now + takes));
@@ -144,12 +140,7 @@ impl Device {
     }
 
     /// The state that one of its copies shows.
-    fn described(
-        &self,
-        provider: &Provider,
-        world: &World,
-        now: Duration,
-    ) -> Result<Power, Option<DeviceError>> {
+    fn described(&self, provider: &Provider, world: &World, now: Duration) -> Result<Power, Option<DeviceError>> {
         let node = self.node();
         // One copy answers a client for a while.
         let copy = self.chance().below(COPIES, self.name(), "copy", now.as_secs() / STAYS);

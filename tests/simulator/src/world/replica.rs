@@ -213,15 +213,13 @@ impl Replica {
             *started
         };
         let caller = format!("{}.{number}", self.name());
-        let rate =
-            if plant == Some(Plant::FastClock) { 8 * TRUE_RATE } else { world.rate_of_replica(&self.name()) };
+        let rate = if plant == Some(Plant::FastClock) { 8 * TRUE_RATE } else { world.rate_of_replica(&self.name()) };
         let host = Host::start_with_rate(&caller, world.chance.part(&caller, 0), &world.checker, rate);
         let Ok(metrics) = Metrics::new() else {
             return world.checker.violated(Invariant::Simulator, "metrics cannot be registered");
         };
         let seam = Seam::new(world, self.index, &caller, plant);
-        let connection =
-            Connection::from_service(seam, host.env(), metrics.client.clone(), Arc::new(NoAudit));
+        let connection = Connection::from_service(seam, host.env(), metrics.client.clone(), Arc::new(NoAudit));
         let (stop, stopped) = watch::channel(false);
         let shown = Shown::default();
         let task = launch(Launched {
@@ -230,11 +228,7 @@ impl Replica {
             transport: world.wire(&caller, plant),
             metrics: metrics.clone(),
             stop: stopped,
-            identity: if plant == Some(Plant::SharedIdentity) {
-                "replica".to_owned()
-            } else {
-                caller.clone()
-            },
+            identity: if plant == Some(Plant::SharedIdentity) { "replica".to_owned() } else { caller.clone() },
             settings: Settings::for_process(plant, world, number),
             shown: Arc::clone(&shown),
         });

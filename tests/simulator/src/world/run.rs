@@ -160,12 +160,7 @@ fn start(plan: &Plan, subject: Subject, tape: Tape, audience: Option<Audience>) 
     }
 }
 
-async fn simulate(
-    plan: &Plan,
-    subject: Subject,
-    tape: Tape,
-    audience: Option<Audience>,
-) -> (Outcome, TapeRecord) {
+async fn simulate(plan: &Plan, subject: Subject, tape: Tape, audience: Option<Audience>) -> (Outcome, TapeRecord) {
     let peers;
     let world = {
         let checker = Checker::new(super::drift::promised_times(plan.with));

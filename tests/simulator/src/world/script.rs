@@ -68,8 +68,7 @@ impl Script {
         let node_names: BTreeSet<&str> = nodes.iter().map(|node| str_at(node, "/metadata/name")).collect();
         // The Lease of a node that is gone does not stay long; the node's pods hang, so the script deletes them too.
         let dead = |name: &str| {
-            let unreachable =
-                self.renewals.get(name).is_none_or(|(_, at)| now.saturating_sub(*at) >= NOT_READY_AFTER);
+            let unreachable = self.renewals.get(name).is_none_or(|(_, at)| now.saturating_sub(*at) >= NOT_READY_AFTER);
             unreachable || !node_names.contains(name)
         };
         let pods = self.list("/api/v1/pods").await?;

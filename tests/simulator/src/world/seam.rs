@@ -168,8 +168,7 @@ impl Seam {
 
     /// Puts a request on the wire, now.
     pub(super) fn send(&self, parts: Parts) -> Answering {
-        let server =
-            self.world.replicas.get(self.index).and_then(|replica| self.world.servers.get(replica.server()));
+        let server = self.world.replicas.get(self.index).and_then(|replica| self.world.servers.get(replica.server()));
         let mut request = Request::builder().method(parts.method).uri(parts.target);
         if let Some(headers) = request.headers_mut() {
             *headers = parts.headers;
@@ -296,15 +295,11 @@ impl Seam {
 /// What an API server says when it refuses.
 pub(super) fn refused(code: u16) -> Result<Answer, BoxError> {
     let reason = if code == 404 { "NotFound" } else { "" };
-    let status =
-        json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason });
+    let status = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason });
     whole(code, status.to_string().into())
 }
 
 pub(super) fn whole(code: u16, body: Bytes) -> Result<Answer, BoxError> {
     let body = Full::new(body).map_err(|never| match never {});
-    Ok(Response::builder()
-        .status(code)
-        .header("content-type", "application/json")
-        .body(UnsyncBoxBody::new(body))?)
+    Ok(Response::builder().status(code).header("content-type", "application/json").body(UnsyncBoxBody::new(body))?)
 }

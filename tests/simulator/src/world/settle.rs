@@ -103,8 +103,7 @@ impl World {
     fn feasible(&self) -> Vec<String> {
         let takes = |node: &Value| {
             let taints = node.pointer("/spec/taints").and_then(Value::as_array).into_iter().flatten();
-            let avoided =
-                taints.map(|taint| str_at(taint, "/key")).any(|key| key != "node.kubernetes.io/not-ready");
+            let avoided = taints.map(|taint| str_at(taint, "/key")).any(|key| key != "node.kubernetes.io/not-ready");
             let cordoned = node.pointer("/spec/unschedulable") == Some(&Value::Bool(true));
             self.works(str_at(node, "/metadata/name")) && !avoided && !cordoned
         };
@@ -153,8 +152,7 @@ impl World {
         let said = said.map(|node| said_of(&node));
         let is_attached = |volume: &String| {
             let is_said = said.as_ref().is_none_or(|said| said.contains(volume));
-            let is_there =
-                is_said && self.etcd.object("VolumeAttachment", &format!("{volume}.{node}")).is_some();
+            let is_there = is_said && self.etcd.object("VolumeAttachment", &format!("{volume}.{node}")).is_some();
             let since = self.checker.attached_since(&format!("default/{volume}"), node);
             since.filter(|_| is_there).is_some_and(|since| now.saturating_sub(since) > STARTS_WITHIN)
         };

@@ -99,8 +99,7 @@ impl Shops {
         let now = self.world.checker.now();
         if now >= *self.world.stalled_until.lock() {
             // That one has a keeper of its own.
-            for set in self.world.etcd.objects_that("StatefulSet", |set| str_at(set, "/metadata/name") != SET)
-            {
+            for set in self.world.etcd.objects_that("StatefulSet", |set| str_at(set, "/metadata/name") != SET) {
                 self.keep_named(&set).await;
             }
             for set in self.world.etcd.objects("ReplicaSet") {
@@ -136,13 +135,7 @@ impl Shops {
     async fn delete(&self, pod: &Value) {
         let options = json!({ "apiVersion": "v1", "kind": "DeleteOptions",
             "preconditions": { "uid": str_at(pod, "/metadata/uid") } });
-        self.request(
-            "workloads",
-            "DELETE",
-            &format!("{PODS}/{}", str_at(pod, "/metadata/name")),
-            Some(options),
-        )
-        .await;
+        self.request("workloads", "DELETE", &format!("{PODS}/{}", str_at(pod, "/metadata/name")), Some(options)).await;
     }
 
     /// A pod of each ordinal, and none beyond.
@@ -188,9 +181,8 @@ impl Shops {
             }
         }
         let nodes = self.world.etcd.objects("Node");
-        let silent = |node: &str| {
-            self.beats.get(node).is_some_and(|(_, at)| now.saturating_sub(*at) > UNREACHABLE_AFTER)
-        };
+        let silent =
+            |node: &str| self.beats.get(node).is_some_and(|(_, at)| now.saturating_sub(*at) > UNREACHABLE_AFTER);
         let names = nodes.iter().map(|node| str_at(node, "/metadata/name")).filter(|node| silent(node));
         let names: BTreeSet<String> = names.map(str::to_owned).collect();
         let fell: BTreeSet<String> = names.difference(&self.reported).cloned().collect();
@@ -239,8 +231,7 @@ impl World {
                 let (field, value) = spec(*limit);
                 let mut patch = json!({ "spec": { "minAvailable": null, "maxUnavailable": null } });
                 patch["spec"][field] = value;
-                let path =
-                    format!("/apis/policy/v1/namespaces/default/poddisruptionbudgets/{}", name(*workload));
+                let path = format!("/apis/policy/v1/namespaces/default/poddisruptionbudgets/{}", name(*workload));
                 self.person("PATCH", &path, Some(patch)).await;
             }
             Fault::StallWorkloads { seconds } => {
@@ -263,8 +254,7 @@ impl World {
 
     async fn deploy(&self, workload: usize, replicas: u64, keeps_names: bool, start_up: u64, limit: Limit) {
         let name = name(workload);
-        let (kind, plural) =
-            if keeps_names { ("StatefulSet", "statefulsets") } else { ("ReplicaSet", "replicasets") };
+        let (kind, plural) = if keeps_names { ("StatefulSet", "statefulsets") } else { ("ReplicaSet", "replicasets") };
         let template = json!({
             "metadata": { "labels": { "app": name }, "annotations": { START_UP: start_up.to_string() } },
             "spec": { "containers": [{ "name": "main", "image": "hollow" }] },

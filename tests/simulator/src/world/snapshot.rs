@@ -193,8 +193,7 @@ impl World {
                 (true, false, false) => Machine::On,
             };
             let node = self.etcd.object("Node", &name);
-            let (registered, said) =
-                (node.is_some(), node.as_deref().map(condition_summary_of).unwrap_or_default());
+            let (registered, said) = (node.is_some(), node.as_deref().map(condition_summary_of).unwrap_or_default());
             let lease = self.etcd.object("Lease", &format!("kube-node-lease/{name}"));
             let lease_age = lease.and_then(|lease| self.age(str_at(&lease, "/spec/renewTime")));
             let zone = zone(index);

@@ -137,8 +137,7 @@ mod tests {
     /// A world of one machine that was on for 20 s. Returns the result of a request to its switch: the answer, the
     /// power at once and a minute later, and how often the power changed.
     fn run_order(manner: Manner, order: Order) -> (Option<ReportedPower>, bool, bool, usize) {
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(async {
             let plan = Plan {
                 seed: 1,

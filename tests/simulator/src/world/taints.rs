@@ -11,8 +11,7 @@ use super::run::World;
 use super::{stamp, str_at};
 
 /// The taints that plans name, by their number. The last one is the node lifecycle controller's own.
-pub const TROUBLES: [&str; 3] =
-    ["example.com/trouble-0", "example.com/trouble-1", "node.kubernetes.io/unreachable"];
+pub const TROUBLES: [&str; 3] = ["example.com/trouble-0", "example.com/trouble-1", "node.kubernetes.io/unreachable"];
 /// How often a client tries to change an object that others change too.
 const TRIES: usize = 5;
 
@@ -109,8 +108,7 @@ impl World {
         let path = format!("/api/v1/nodes/{}", self.node(node));
         for _ in 0..TRIES {
             let Some(node) = self.etcd.object("Node", &self.node(node)) else { return };
-            let mut taints =
-                node.pointer("/spec/taints").and_then(Value::as_array).cloned().unwrap_or_default();
+            let mut taints = node.pointer("/spec/taints").and_then(Value::as_array).cloned().unwrap_or_default();
             change(&mut taints);
             let version = str_at(&node, "/metadata/resourceVersion");
             let body = json!([
@@ -129,8 +127,7 @@ impl World {
         let path = format!("/api/v1/namespaces/default/pods/data-{pod}");
         for _ in 0..TRIES {
             let Some(pod) = self.etcd.object("Pod", &format!("default/data-{pod}")) else { return };
-            let mut all =
-                pod.pointer("/spec/tolerations").and_then(Value::as_array).cloned().unwrap_or_default();
+            let mut all = pod.pointer("/spec/tolerations").and_then(Value::as_array).cloned().unwrap_or_default();
             all.retain(|one| str_at(one, "/key") != *key);
             all.extend(toleration(key, seconds.map_or(Toleration::Ever, Toleration::For)));
             let meta = |field: &str| str_at(&pod, &format!("/metadata/{field}")).to_owned();
@@ -145,8 +142,7 @@ impl World {
     /// Whether no other try is needed: it was changed, or cannot be.
     async fn changed_by_person(&self, path: &str, body: Value) -> bool {
         let Some(server) = self.servers.get(0) else { return true };
-        let code =
-            send_request(&server, "person", "PATCH", path, Some(body)).await.map_or(0, |(code, _)| code);
+        let code = send_request(&server, "person", "PATCH", path, Some(body)).await.map_or(0, |(code, _)| code);
         self.checker.note(format!("a person changes {path}: {code}"));
         // A test of a JSON patch that fails is a 422.
         if code == 200 {

@@ -148,18 +148,12 @@ impl Workloads {
     /// Binds what waits to a node whose heartbeat is fresh.
     async fn schedule(&mut self, now: Duration) {
         let nodes = self.world.etcd.objects("Node");
-        super::kcm_nodes::note_heartbeats(
-            &mut self.heartbeats,
-            &self.world.etcd.objects("Lease"),
-            &nodes,
-            now,
-        );
+        super::kcm_nodes::note_heartbeats(&mut self.heartbeats, &self.world.etcd.objects("Lease"), &nodes, now);
         let ready = |node: &&Arc<Value>| {
             let beat = self.heartbeats.get(str_at(node, "/metadata/name"));
             // Node lifecycle would lift the taint of registration; here the heartbeat speaks for itself.
             let taints = node.pointer("/spec/taints").and_then(Value::as_array).into_iter().flatten();
-            let avoided =
-                taints.map(|taint| str_at(taint, "/key")).any(|key| key != "node.kubernetes.io/not-ready");
+            let avoided = taints.map(|taint| str_at(taint, "/key")).any(|key| key != "node.kubernetes.io/not-ready");
             let cordoned = node.pointer("/spec/unschedulable") == Some(&Value::Bool(true));
             // For it stands the taint `not-ready:NoSchedule`.
             let sick = super::kcm_nodes::ready(node) == "False";
@@ -174,8 +168,7 @@ impl Workloads {
         };
         for pod in self.world.etcd.objects_that("Pod", waits) {
             let pin = pod.pointer("/spec/nodeSelector").and_then(|labels| labels.get(HOSTNAME)?.as_str());
-            let names: Vec<&String> =
-                names.iter().filter(|name| pin.is_none_or(|pin| pin == name.as_str())).collect();
+            let names: Vec<&String> = names.iter().filter(|name| pin.is_none_or(|pin| pin == name.as_str())).collect();
             if names.is_empty() || pod.pointer("/metadata/deletionTimestamp").is_some() {
                 continue;
             }
@@ -190,8 +183,7 @@ impl Workloads {
                 "apiVersion": "v1", "kind": "Binding", "metadata": { "name": name, "uid": str_at(&pod, "/metadata/uid") },
                 "target": { "apiVersion": "v1", "kind": "Node", "name": node },
             });
-            self.request("POST", &format!("/api/v1/namespaces/default/pods/{name}/binding"), Some(binding))
-                .await;
+            self.request("POST", &format!("/api/v1/namespaces/default/pods/{name}/binding"), Some(binding)).await;
         }
     }
 
@@ -214,10 +206,8 @@ impl Workloads {
         let leases = self.world.etcd.objects_that("Lease", of_a_node);
         let pods = self.world.etcd.objects_that("Pod", of_a_node);
         for owned in leases.iter().chain(&pods) {
-            let (name, owner) = (
-                str_at(owned, "/metadata/name").to_owned(),
-                str_at(owned, "/metadata/ownerReferences/0/uid"),
-            );
+            let (name, owner) =
+                (str_at(owned, "/metadata/name").to_owned(), str_at(owned, "/metadata/ownerReferences/0/uid"));
             if owner.is_empty() || nodes.iter().any(|node| str_at(node, "/metadata/uid") == owner) {
                 self.ownerless.remove(&name);
                 continue;

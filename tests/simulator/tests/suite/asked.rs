@@ -11,7 +11,5 @@ pub(crate) fn number(variable: &str) -> Option<u64> {
         "{variable} is set, and so is CI: unset one of them, for CI runs what is committed"
     );
     let number = text.parse();
-    Some(number.unwrap_or_else(|error| {
-        panic!("{variable}={text:?} is not a number ({error}): give one, or unset it")
-    }))
+    Some(number.unwrap_or_else(|error| panic!("{variable}={text:?} is not a number ({error}): give one, or unset it")))
 }

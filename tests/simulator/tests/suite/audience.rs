@@ -67,20 +67,16 @@ fn a_live_run_is_the_same_each_time() {
 #[test]
 fn a_viewer_can_apply_the_faults_of_a_plan() {
     let stage = LiveRun::open(&quiet(), SHIPPED, pace(500, false)).unwrap();
-    let calm =
-        until(&stage, |now| now.processes.len() >= 4 && now.replicas.iter().any(|replica| replica.leads));
+    let calm = until(&stage, |now| now.processes.len() >= 4 && now.replicas.iter().any(|replica| replica.leads));
     assert!(calm.nodes.iter().all(|node| node.machine == Machine::On && node.registered));
     stage.intervene(Intervention::Fault(Fault::CutNode { node: 0, seconds: 10_000 }));
-    until(&stage, |now| {
-        now.nodes[0].machine == Machine::Cut && now.nodes[0].lease_age > Some(Duration::from_secs(12))
-    });
+    until(&stage, |now| now.nodes[0].machine == Machine::Cut && now.nodes[0].lease_age > Some(Duration::from_secs(12)));
     stage.intervene(Intervention::Reconnect(0));
     stage.intervene(Intervention::Fault(Fault::Freeze { node: 1, seconds: 10_000 }));
     until(&stage, |now| now.nodes[0].machine == Machine::On && now.nodes[1].machine == Machine::Frozen);
     stage.intervene(Intervention::Thaw(1));
     stage.intervene(Intervention::Fault(Fault::PowerOff { node: 2, back: None }));
-    let off =
-        until(&stage, |now| now.nodes[1].machine == Machine::On && now.nodes[2].machine == Machine::Off);
+    let off = until(&stage, |now| now.nodes[1].machine == Machine::On && now.nodes[2].machine == Machine::Off);
     assert!(off.processes.iter().all(|process| process.node != "node-2"), "power takes the processes along");
     stage.intervene(Intervention::PowerOn(2));
     until(&stage, |now| now.nodes[2].machine == Machine::On);
@@ -176,11 +172,8 @@ fn the_database_recovers_with_pod_safety_not_with_kcm_and_is_written_twice_with_
     let all = scenario::shipped().unwrap();
     let comparison = compare(&all[0].plan, shipped::launch);
     let presence = |contender| &comparison.outcome(contender).unwrap().presence;
-    let (pod_safety, kcm, script) = (
-        presence(Contender::PodSafety),
-        presence(Contender::KubeControllerManager),
-        presence(Contender::Script),
-    );
+    let (pod_safety, kcm, script) =
+        (presence(Contender::PodSafety), presence(Contender::KubeControllerManager), presence(Contender::Script));
     let end = Duration::MAX;
     let away = pod_safety.away(end).unwrap();
     assert!(
@@ -205,10 +198,7 @@ fn a_stuck_pod_is_shown_with_its_reason() {
     plan.faults = vec![(30, Fault::PowerOff { node: 0, back: None }), (31, Fault::Taint { node: 0 })];
     plan.faults.extend((0..plan.pods).map(|pod| (32, Fault::DeletePod { pod })));
     let text = compare(&plan, shipped::launch).to_string();
-    assert!(
-        text.contains("stuck: pod-safety: default/data-3") && text.contains("OutOfServiceButReady"),
-        "{text}"
-    );
+    assert!(text.contains("stuck: pod-safety: default/data-3") && text.contains("OutOfServiceButReady"), "{text}");
 }
 
 #[test]

@@ -22,8 +22,7 @@ fn happened(outcome: &Outcome, name: &str) {
 #[test]
 fn a_drain_completes_while_the_budget_counts_its_pods() {
     let drain = |node| Fault::Drain { node, careful: true, seconds: 50 };
-    let outcome =
-        well(&plan(6, Limit::MaxUnavailable(1), vec![(40, drain(0)), (95, drain(1)), (150, drain(2))]));
+    let outcome = well(&plan(6, Limit::MaxUnavailable(1), vec![(40, drain(0)), (95, drain(1)), (150, drain(2))]));
     for wanted in [
         "an eviction was let through",
         "an eviction was refused: the budget is exhausted",

@@ -43,9 +43,7 @@ fn all(work: impl Fn(&str, &Entry) -> Vec<String> + Sync) -> Vec<String> {
         let running: Vec<_> = parts
             .into_iter()
             .map(|part| {
-                scope.spawn(move || {
-                    part.iter().flat_map(|(name, entry)| work(name, entry)).collect::<Vec<_>>()
-                })
+                scope.spawn(move || part.iter().flat_map(|(name, entry)| work(name, entry)).collect::<Vec<_>>())
             })
             .collect();
         running.into_iter().flat_map(|part| part.join().unwrap()).collect()

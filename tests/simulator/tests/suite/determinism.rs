@@ -27,8 +27,7 @@ fn hash(hash: u64, bytes: &[u8]) -> u64 {
 
 /// Runs a world of its own. Returns the hash of all answers.
 fn run(number: u64) -> u64 {
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async move {
         let env = paused::env(number);
         let custom = [Kind::custom("nodefences", "NodeFence", false)];
@@ -81,11 +80,8 @@ fn compare_with_a_child(name: &str, line: &str) {
         return;
     }
     let own = std::env::current_exe().unwrap();
-    let child = std::process::Command::new(own)
-        .args(["--exact", name, "--nocapture"])
-        .env(CHILD, "1")
-        .output()
-        .unwrap();
+    let child =
+        std::process::Command::new(own).args(["--exact", name, "--nocapture"]).env(CHILD, "1").output().unwrap();
     let output = String::from_utf8_lossy(&child.stdout);
     assert!(output.contains(line), "the other process said:\n{output}");
 }

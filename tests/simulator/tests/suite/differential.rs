@@ -3,15 +3,8 @@
 //! `POD_SAFETY_DIFFERENTIAL_OPS=200000` runs that many operations, `POD_SAFETY_DIFFERENTIAL_SEED` draws other ones,
 //! `POD_SAFETY_DIFFERENTIAL_FIRST` begins at that sequence, and `POD_SAFETY_DIFFERENTIAL_SHOW` prints all answers of
 //! that sequence. `POD_SAFETY_DIFFERENTIAL_ROUNDS=500` repeats the test of four clients so often on each side.
-#![expect(
-    clippy::disallowed_methods,
-    reason = "one side of the comparison is a real API server in real time"
-)]
-#![expect(
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "tests fail loudly and print what they measured"
-)]
+#![expect(clippy::disallowed_methods, reason = "one side of the comparison is a real API server in real time")]
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "tests fail loudly and print what they measured")]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,13 +14,10 @@ use jiff::Timestamp;
 use kube::client::Body;
 use pod_safety_control_plane::{ControlPlane, Options};
 use pod_safety_shared::clock::Env;
-use pod_safety_simulator::api::{
-    ApiRequest, ApiServer, Conduct, Course, Etcd, Fate, Kind, Prompt, Transport,
-};
+use pod_safety_simulator::api::{ApiRequest, ApiServer, Conduct, Course, Etcd, Fate, Kind, Prompt, Transport};
 use pod_safety_simulator::chance::Chance;
 use pod_safety_simulator::differential::{
-    DIVERGENCES, Difference, Generator, Session, Side, compare, disorder, met_each_other, together,
-    watch_targets,
+    DIVERGENCES, Difference, Generator, Session, Side, compare, disorder, met_each_other, together, watch_targets,
 };
 use serde_json::{Value, json};
 
@@ -101,12 +91,10 @@ async fn sequence(real: &Side, chance: Chance, number: u64) -> Sum {
         right.step(operation).await;
     }
     let (mut left, mut right) = (left.end(), right.end());
-    let (here, there) =
-        (watch_targets(&name, &left.watch_versions()), watch_targets(&name, &right.watch_versions()));
+    let (here, there) = (watch_targets(&name, &left.watch_versions()), watch_targets(&name, &right.watch_versions()));
     let mut differences = Vec::new();
     for seconds in WATCHED {
-        (left.watches, right.watches) =
-            futures::join!(real.watch(&here, seconds), simulated.watch(&there, seconds));
+        (left.watches, right.watches) = futures::join!(real.watch(&here, seconds), simulated.watch(&there, seconds));
         differences = compare((&left, began), (&right, began));
         if differences.iter().all(|difference| difference.answer.is_some()) {
             break;
@@ -119,16 +107,12 @@ async fn sequence(real: &Side, chance: Chance, number: u64) -> Sum {
     }
     sum.differences = differences.into_iter().map(|one| (number, one)).collect();
     for what in etcd.unimplemented() {
-        let messages =
-            Difference { answer: None, place: what, left: json!("known"), right: json!("unimplemented") };
+        let messages = Difference { answer: None, place: what, left: json!("known"), right: json!("unimplemented") };
         sum.differences.push((number, messages));
     }
     if number == self::number("POD_SAFETY_DIFFERENTIAL_SHOW", 0) as u64 {
         for ((operation, one), other) in operations.iter().zip(&left.replies).zip(&right.replies) {
-            println!(
-                "{operation:?}\n  real      {} {}\n  simulated {} {}",
-                one.code, one.body, other.code, other.body
-            );
+            println!("{operation:?}\n  real      {} {}\n  simulated {} {}", one.code, one.body, other.code, other.body);
         }
     }
     // Differences after the first one of a sequence may be its consequences.
@@ -265,8 +249,7 @@ async fn the_answers_to_four_concurrent_clients_fit_one_order_on_both_sides() {
         let simulated = Side::new(Transport::new(&server, "test").client(), false);
         for (side, what) in [(&real, "real"), (&simulated, "simulated")] {
             let name = format!("together-{round}");
-            let made =
-                side.request("POST", "/api/v1/namespaces", &json!({ "metadata": { "name": name } })).await;
+            let made = side.request("POST", "/api/v1/namespaces", &json!({ "metadata": { "name": name } })).await;
             assert_eq!(made.code, 201, "{what}: {}", made.body);
             let history = together(side, &name, Chance::new(round)).await.unwrap();
             assert_eq!(disorder(&history), Vec::<String>::new(), "{what}, round {round}");

@@ -89,11 +89,8 @@ impl Served {
         std::fs::create_dir(home.path().join("bin")).unwrap();
         let served = Self { listener, home };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let (binary, kubectl) =
-            runtime.block_on(async { (binary().await.unwrap(), tool("kubectl").await.unwrap()) });
-        for (name, program) in
-            [("pod-safety", &binary), ("kubectl-pod_safety", &binary), ("kubectl", &kubectl)]
-        {
+        let (binary, kubectl) = runtime.block_on(async { (binary().await.unwrap(), tool("kubectl").await.unwrap()) });
+        for (name, program) in [("pod-safety", &binary), ("kubectl-pod_safety", &binary), ("kubectl", &kubectl)] {
             symlink(std::fs::canonicalize(program).unwrap(), served.bin().join(name)).unwrap();
         }
         served
@@ -109,10 +106,7 @@ impl Served {
         let mut command = Command::new("timeout");
         command.args([timeout, "bash", "-o", "pipefail", "-c", line]).current_dir(self.home.path());
         let path = format!("{}:{}", self.bin().display(), std::env::var("PATH").unwrap());
-        command
-            .env("PATH", path)
-            .env("HOME", self.home.path())
-            .env("KUBECONFIG", self.home.path().join(KUBECONFIG));
+        command.env("PATH", path).env("HOME", self.home.path()).env("KUBECONFIG", self.home.path().join(KUBECONFIG));
         let output = command.stdin(Stdio::null()).output().unwrap();
         println!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         output
@@ -125,9 +119,7 @@ impl Served {
         let expected: &[i32] = if goes_on { &[124] } else { &[0, 3, 6] };
         let is_mute = output.stdout.is_empty() && output.stderr.is_empty();
         match output.status.code() {
-            Some(code) if expected.contains(&code) && !is_mute => {
-                Ok(String::from_utf8(output.stdout).unwrap())
-            }
+            Some(code) if expected.contains(&code) && !is_mute => Ok(String::from_utf8(output.stdout).unwrap()),
             code => Err(format!("exit code {code:?}: {}", String::from_utf8_lossy(&output.stderr))),
         }
     }
@@ -160,10 +152,7 @@ fn bug_the_served_demonstration_lacked_objects_that_commands_read() {
     assert!(unchecked.is_empty() && !doctor.contains('✖') && !doctor.contains("missing: "), "{doctor}");
     let set = served.json("kubectl get sts data");
     assert_eq!(set["status"]["readyReplicas"], plan.pods, "{set}");
-    assert_eq!(
-        served.json("kubectl get pod data-0")["metadata"]["ownerReferences"][0]["uid"],
-        set["metadata"]["uid"]
-    );
+    assert_eq!(served.json("kubectl get pod data-0")["metadata"]["ownerReferences"][0]["uid"], set["metadata"]["uid"]);
     assert_eq!(served.json("kubectl get pvc data-0")["status"]["phase"], "Bound");
     assert!(served.answer("kubectl get crds").contains("nodefences.pod-safety.dev"));
     let explained = served.answer("pod-safety explain statefulset data");
@@ -179,8 +168,7 @@ fn every_pod_safety_command_of_the_documentation_is_answered() {
     println!("{waits} waits; {}", served.listener.url());
     let (mut typed, mut refused) = (BTreeSet::new(), Vec::new());
     for command in commands().unwrap().iter().filter(|command| command.tested_by == TestedBy::Demo) {
-        let line =
-            with_stand_ins(&with_stand_ins(&command.text, &NAMES), &[(WAITS, &waits), ("data-0", &waits)]);
+        let line = with_stand_ins(&with_stand_ins(&command.text, &NAMES), &[(WAITS, &waits), ("data-0", &waits)]);
         if typed.insert(line.clone()) {
             println!("{}", command.place);
             let answer = served.ask(&format!("{line}{}", rest_of(&line)));

@@ -40,18 +40,14 @@ const LIED: &str = "limit: a device lied of a machine that ran";
 #[test]
 fn a_node_that_is_cut_off_is_switched_off_its_pods_are_released_and_it_comes_back() {
     let outcome = well(&cut(STRICT, LONG, None));
-    let order = [
-        "bmc-0 switches node-0 off",
-        "writes the evidence node-0",
-        "adds the out-of-service taint to node-0",
-    ]
-    .into_iter()
-    .chain([
-        "marked terminated by replica",
-        "bmc-0 switches node-0 on",
-        "takes the out-of-service taint",
-        "is Done",
-    ]);
+    let order = ["bmc-0 switches node-0 off", "writes the evidence node-0", "adds the out-of-service taint to node-0"]
+        .into_iter()
+        .chain([
+            "marked terminated by replica",
+            "bmc-0 switches node-0 on",
+            "takes the out-of-service taint",
+            "is Done",
+        ]);
     let mut last = 0;
     for words in order {
         let at = told(&outcome, &[words, ""]);
@@ -147,11 +143,9 @@ fn with_identity_check_required_a_device_without_identity_releases_no_pod() {
 /// trust, no taint.
 #[test]
 fn limit_a_false_off_report_is_detected_when_the_kubelet_reports() {
-    for (fencing, how) in [
-        (STRICT, Malfunction::StaleOff),
-        (BLIND, Malfunction::StaleOff),
-        (BLIND, Malfunction::WrongMachine(1)),
-    ] {
+    for (fencing, how) in
+        [(STRICT, Malfunction::StaleOff), (BLIND, Malfunction::StaleOff), (BLIND, Malfunction::WrongMachine(1))]
+    {
         let outcome = well(&cut(fencing, 150, Some(how)));
         assert!(seen(&outcome, LIED) > 0, "{how:?}: {:#?}", outcome.timeline);
         let doubted = told(&outcome, &["takes the out-of-service taint from node-0"]);
@@ -179,12 +173,7 @@ fn with_a_second_fact_required_a_false_off_report_of_an_answering_machine_releas
     assert!(seen(&alone, LIED) > 0, "{:#?}", alone.timeline);
     let outcome = well(&lies(Fencing { corroborated: true, ..BLIND }));
     assert!(seen(&outcome, "something answered at the port of a kubelet") > 0, "{:#?}", outcome.timeline);
-    assert_eq!(
-        (seen(&outcome, LIED), seen(&outcome, "evidence was written")),
-        (0, 0),
-        "{:#?}",
-        outcome.timeline
-    );
+    assert_eq!((seen(&outcome, LIED), seen(&outcome, "evidence was written")), (0, 0), "{:#?}", outcome.timeline);
     assert!(told(&outcome, RELEASED).is_empty(), "{:#?}", outcome.timeline);
 }
 

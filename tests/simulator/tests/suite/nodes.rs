@@ -70,19 +70,14 @@ fn a_new_leader_keeps_taints_and_does_not_restart_deadlines() {
     let called = once(&outcome, &["node-0", CALLED], due - RENEWS..=due + 5);
     once(&outcome, GIVEN_UP, called..=called + SOON);
     once(&outcome, FREED, BEGIN + 200..=BEGIN + 200 + 40);
-    assert!(
-        outcome.probes.contains_key("the leader changed while a node was silent"),
-        "{:?}",
-        outcome.probes
-    );
+    assert!(outcome.probes.contains_key("the leader changed while a node was silent"), "{:?}", outcome.probes);
 }
 
 #[test]
 fn a_process_that_receives_no_report_marks_no_node_lost() {
     for seconds in [40, 80, 130] {
-        let of_both = |fault: fn(usize, u64) -> Fault| {
-            plan((0..2).map(|replica| (BEGIN, fault(replica, seconds))).collect())
-        };
+        let of_both =
+            |fault: fn(usize, u64) -> Fault| plan((0..2).map(|replica| (BEGIN, fault(replica, seconds))).collect());
         check_no_node_is_lost(&of_both(|replica, seconds| Fault::CutReplica { replica, seconds }));
         check_no_node_is_lost(&of_both(|replica, seconds| Fault::PauseReplica { replica, seconds }));
         check_no_node_is_lost(&of_both(|server, seconds| Fault::LagServer { server, seconds }));
@@ -114,10 +109,7 @@ fn wrong_clocks_mark_no_node_lost() {
 #[test]
 fn slow_heartbeats_mark_no_node_lost() {
     let trouble = Trouble::Delay(9_000);
-    check_no_node_is_lost(&plan(vec![(
-        BEGIN,
-        Fault::TroubleNode { node: 0, trouble, percent: 100, seconds: 150 },
-    )]));
+    check_no_node_is_lost(&plan(vec![(BEGIN, Fault::TroubleNode { node: 0, trouble, percent: 100, seconds: 150 })]));
     // Each time it is back within its grace.
     let flaps = (0..5).map(|time| (BEGIN + 35 * time, Fault::CutNode { node: 0, seconds: 15 }));
     check_no_node_is_lost(&plan(flaps.collect()));

@@ -35,14 +35,10 @@ fn page() -> Result<BTreeMap<String, (String, String)>> {
 #[test]
 fn every_planted_bug_is_caught_by_the_invariant_that_names_it() -> Result<()> {
     let page = page()?;
-    ensure!(
-        page.len() == Plant::ALL.len(),
-        "tests/records/planted-bugs.md lists other bugs than there are: {page:?}"
-    );
+    ensure!(page.len() == Plant::ALL.len(), "tests/records/planted-bugs.md lists other bugs than there are: {page:?}");
     let mut missed = Vec::new();
     for (plant, invariant) in Plant::ALL {
-        let (rule, committed) =
-            page.get(&format!("{plant:?}")).with_context(|| format!("{plant:?} is missing"))?;
+        let (rule, committed) = page.get(&format!("{plant:?}")).with_context(|| format!("{plant:?} is missing"))?;
         ensure!(*rule == invariant.to_string(), "{plant:?} is listed at {rule}");
         if let Some(drawn) = committed.strip_prefix("plan") {
             missed.extend(missed_by_plan(plant, invariant, drawn)?);
@@ -138,9 +134,8 @@ fn kcm_removes_the_pods_of_a_running_kubelet_and_pod_safety_holds_them() {
 fn kcm_removes_the_successor_by_name_and_pod_safety_does_not() {
     // The API server shows the past while the pod that it shows as Failed is
     // replaced under its name.
-    let faults = (0..3)
-        .flat_map(|pod| [(60, Fault::Evict { pod })])
-        .chain([(62, Fault::LagServer { server: 0, seconds: 60 })]);
+    let faults =
+        (0..3).flat_map(|pod| [(60, Fault::Evict { pod })]).chain([(62, Fault::LagServer { server: 0, seconds: 60 })]);
     let plans: Vec<Plan> = (0..20).map(|seed| Plan { seed, ..plan(faults.clone().collect()) }).collect();
     let of = |invariant: Invariant, plan: &&Plan| {
         run(plan, KCM).violations.iter().any(|violation| violation.invariant == invariant)
@@ -169,11 +164,7 @@ fn kcm_detaches_by_force_after_six_minutes_and_two_nodes_write_to_one_volume() {
     let waited = detached.zip(removed).map(|(detached, removed)| detached.saturating_sub(removed).as_secs());
     assert!(waited.is_some_and(|seconds| (360..375).contains(&seconds)), "{}", report(&cut, &theirs));
     let storage = theirs.violations.iter().find(|violation| violation.invariant == Invariant::Storage);
-    assert!(
-        storage.is_some_and(|violation| violation.at >= detached.unwrap_or_default()),
-        "{}",
-        report(&cut, &theirs)
-    );
+    assert!(storage.is_some_and(|violation| violation.at >= detached.unwrap_or_default()), "{}", report(&cut, &theirs));
     well(&cut);
 
     // The same wait for a machine that is off costs six minutes and corrupts no volume.

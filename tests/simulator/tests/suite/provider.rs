@@ -24,9 +24,7 @@ fn lost(fencing: Fencing, how: Option<Malfunction>) -> Plan {
 #[test]
 fn an_instance_is_stopped_its_pods_are_released_and_it_is_started() {
     let outcome = well(&lost(behind(5), None));
-    for words in
-        ["ec2-0 switches node-0 off", "writes the evidence node-0", "ec2-0 switches node-0 on", "is Done"]
-    {
+    for words in ["ec2-0 switches node-0 off", "writes the evidence node-0", "ec2-0 switches node-0 on", "is Done"] {
         assert!(!told(&outcome, &[words]).is_empty(), "{words}: {:#?}", outcome.timeline);
     }
 }
@@ -45,11 +43,7 @@ fn an_instance_that_takes_minutes_to_stop_is_no_evidence_before_it_is_stopped() 
     let outcome = well(&lost(behind(60), Some(Malfunction::StopsSlowly(200))));
     let (off, proved) =
         (told(&outcome, &["ec2-0 switches node-0 off"]), told(&outcome, &["writes the evidence node-0"]));
-    assert!(
-        off.len() == 1 && proved.iter().all(|at| *at > off[0]),
-        "{off:?} {proved:?}: {:#?}",
-        outcome.timeline
-    );
+    assert!(off.len() == 1 && proved.iter().all(|at| *at > off[0]), "{off:?} {proved:?}: {:#?}", outcome.timeline);
 }
 
 /// While its region is lost an answer may find no instance. That proves nothing.

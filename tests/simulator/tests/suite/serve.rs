@@ -1,9 +1,5 @@
 //! The simulated cluster over HTTP, as any client of Kubernetes uses it.
-#![expect(
-    clippy::unwrap_used,
-    clippy::disallowed_methods,
-    reason = "tests fail loudly; one side of them is real time"
-)]
+#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests fail loudly; one side of them is real time")]
 
 use std::time::Duration;
 
@@ -15,7 +11,8 @@ use stage::Stage;
 
 use crate::stage;
 
-const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
+const TABLE: &str =
+    "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 /// Far more than any answer takes.
 const LONG: Duration = Duration::from_secs(60);
@@ -61,8 +58,7 @@ async fn next(lines: &mut (impl futures::Stream<Item = Value> + Unpin)) -> Value
 
 fn cells(table: &Value) -> Vec<Vec<&str>> {
     let rows = table["rows"].as_array().unwrap().iter();
-    rows.map(|row| row["cells"].as_array().unwrap().iter().map(|cell| cell.as_str().unwrap()).collect())
-        .collect()
+    rows.map(|row| row["cells"].as_array().unwrap().iter().map(|cell| cell.as_str().unwrap()).collect()).collect()
 }
 
 fn names(objects: &Value, key: &str) -> Vec<String> {
@@ -125,10 +121,7 @@ async fn an_unknown_path_is_a_status_and_does_not_fail_the_run() {
 async fn lists_and_objects_come_as_tables() {
     let stage = Stage::start();
     let (code, table) = get(&stage, &format!("{PODS}?limit=500&includeObject=Object"), TABLE).await;
-    assert_eq!(
-        (code, &table["kind"], &table["apiVersion"]),
-        (200, &json!("Table"), &json!("meta.k8s.io/v1"))
-    );
+    assert_eq!((code, &table["kind"], &table["apiVersion"]), (200, &json!("Table"), &json!("meta.k8s.io/v1")));
     assert!(table["metadata"]["resourceVersion"].is_string());
     let heads = names(&table["columnDefinitions"], "name");
     assert_eq!(heads[..5], ["Name", "Ready", "Status", "Restarts", "Age"]);

@@ -47,8 +47,7 @@ impl Kubectl {
     /// Its output and errors, and whether it succeeds.
     fn try_run(&self, line: &str) -> (bool, String) {
         let output = self.command(line).output().unwrap();
-        let text =
-            format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         println!("{text}");
         (output.status.success(), text)
     }
@@ -65,9 +64,7 @@ impl Kubectl {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
         let (sender, lines) = std::sync::mpsc::channel();
-        std::thread::spawn(move || {
-            output.lines().map_while(Result::ok).all(|line| sender.send(line).is_ok())
-        });
+        std::thread::spawn(move || output.lines().map_while(Result::ok).all(|line| sender.send(line).is_ok()));
         (Running(child), lines)
     }
 }
@@ -103,9 +100,7 @@ fn kubectl_gets() {
     assert!(kubectl.run("events --for pod/web-1").contains("no proof that its processes ended"));
     assert!(kubectl.run("get all,pdb,pv,pvc,ns").contains("kube-node-lease"));
     let yaml = kubectl.run("get pod web-0 -o yaml");
-    assert!(
-        yaml.starts_with("apiVersion: v1\nkind: Pod\nmetadata:\n") && yaml.contains("  nodeName: node-1\n")
-    );
+    assert!(yaml.starts_with("apiVersion: v1\nkind: Pod\nmetadata:\n") && yaml.contains("  nodeName: node-1\n"));
     assert!(kubectl.run("get pods -l app=web -o yaml").contains("kind: List"));
     assert_eq!(kubectl.run("get pods --field-selector metadata.name=web-1 -o name"), "pod/web-1\n");
     assert!(kubectl.run("api-resources").contains("nodefences"));
@@ -122,10 +117,7 @@ fn kubectl_describes() {
     let stage = Stage::start();
     let kubectl = Kubectl::new(&stage);
     for (line, expected) in [
-        (
-            "describe pod web-1",
-            &["Node: node-1/", "Status: Running", "Held", "no proof that its processes ended"][..],
-        ),
+        ("describe pod web-1", &["Node: node-1/", "Status: Running", "Held", "no proof that its processes ended"][..]),
         ("describe node node-1", &["Roles: worker", "HolderIdentity: node-1", "web-0", "web-1"][..]),
     ] {
         let text = kubectl.run(line);

@@ -1,10 +1,6 @@
 //! Every shape of request that pod-safety sends is among those that the differential suite sends to the real API
 //! server.
-#![expect(
-    clippy::unwrap_used,
-    clippy::disallowed_methods,
-    reason = "a test drives the pieces of shared by hand"
-)]
+#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test drives the pieces of shared by hand")]
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,14 +8,13 @@ use std::time::Duration;
 
 use kube::client::Body;
 use pod_safety_shared::api::{
-    Attempt, DesiredPower, DeviceRef, FencePolicyStatus, FenceTrigger, Incarnation, NodeFenceSpec,
-    NodeFenceStatus, Phase, Power, Sample, Trigger, Verified,
+    Attempt, DesiredPower, DeviceRef, FencePolicyStatus, FenceTrigger, Incarnation, NodeFenceSpec, NodeFenceStatus,
+    Phase, Power, Sample, Trigger, Verified,
 };
 use pod_safety_shared::authority::{
-    Authority, Claim, CompletionHandler, Effect, FenceKey, FenceStepRequest, FinishedObject,
-    ForceDeleteRequest, GracefulDeleteRequest, Intent, MonitorRequest, NodeUpdate, NotReporting, Outcome,
-    Parts, PolicyStatusUpdate, RemediationRequest, RemediationUpdate, Step, Target, Update, VerifierConfig,
-    incident_name,
+    Authority, Claim, CompletionHandler, Effect, FenceKey, FenceStepRequest, FinishedObject, ForceDeleteRequest,
+    GracefulDeleteRequest, Intent, MonitorRequest, NodeUpdate, NotReporting, Outcome, Parts, PolicyStatusUpdate,
+    RemediationRequest, RemediationUpdate, Step, Target, Update, VerifierConfig, incident_name,
 };
 use pod_safety_shared::cache::{Cache, View, start_feeds};
 use pod_safety_shared::client::Connection;
@@ -96,12 +91,8 @@ fn keep_budgets(authority: &Authority, view: &View<'_>, owner: &Arc<dyn Completi
 /// Requests of a controller of lost nodes: a node whose kubelet does not report, and a pod of it.
 fn lose_nodes(authority: &Authority, view: &View<'_>, owner: &Arc<dyn CompletionHandler>) {
     let node = view.nodes().next().unwrap();
-    let silence = NotReporting {
-        last_report: node.last_report,
-        renewed: None,
-        heartbeat: node.heartbeat,
-        never_posted: false,
-    };
+    let silence =
+        NotReporting { last_report: node.last_report, renewed: None, heartbeat: node.heartbeat, never_posted: false };
     let update = NodeUpdate {
         node: NodeKey { name: Arc::clone(&node.name), uid: node.uid.clone() },
         rv: node.rv,
@@ -125,12 +116,10 @@ async fn fill_ours(others: &kube::Client) -> Incarnation {
     let node = send(others, "POST", "/api/v1/nodes", &node).await;
     let status = json!({ "nodeInfo": { "bootID": "b0000000-0000-4000-8000-000000000001" }, "conditions": [{ "type": "Ready", "status": "Unknown" }] });
     send(others, "PATCH", "/api/v1/nodes/lost/status", &json!({ "status": status })).await;
-    let lease =
-        json!({ "metadata": { "name": "lost" }, "spec": { "renewTime": "2026-01-01T00:00:00.000000Z" } });
+    let lease = json!({ "metadata": { "name": "lost" }, "spec": { "renewTime": "2026-01-01T00:00:00.000000Z" } });
     send(others, "POST", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases", &lease).await;
     let group = "/apis/pod-safety.dev/v1alpha1";
-    let device =
-        json!({ "metadata": { "name": "bmc" }, "spec": { "driver": "Agent", "agent": "fence_dummy" } });
+    let device = json!({ "metadata": { "name": "bmc" }, "spec": { "driver": "Agent", "agent": "fence_dummy" } });
     send(others, "POST", &format!("{group}/namespaces/default/fencedevices"), &device).await;
     let level = json!({ "name": "bmc", "devices": [{ "namespace": "default", "name": "bmc" }] });
     let policy = json!({ "metadata": { "name": "all" }, "spec": { "levels": [level] } });
@@ -164,8 +153,7 @@ fn looked() -> NodeFenceStatus {
 
 /// Requests every step of an incident, one after another, and the requests to devices and remediations.
 async fn fence(authority: &Authority, cache: &Cache, owner: &Arc<dyn CompletionHandler>, node: Incarnation) {
-    let trigger =
-        FenceTrigger { kind: Trigger::Detected, reason: "silent".to_owned(), by: None, condition: None };
+    let trigger = FenceTrigger { kind: Trigger::Detected, reason: "silent".to_owned(), by: None, condition: None };
     let spec = NodeFenceSpec {
         node: node.clone(),
         policy: "all".to_owned(),
@@ -227,8 +215,7 @@ async fn review(authority: &Authority, cache: &Cache, owner: &Arc<dyn Completion
     let review = {
         let guard = cache.read();
         let policy = guard.view().policies().next().unwrap();
-        let (name, uid, status) =
-            (Arc::clone(&policy.name), policy.uid.clone(), FencePolicyStatus::default());
+        let (name, uid, status) = (Arc::clone(&policy.name), policy.uid.clone(), FencePolicyStatus::default());
         PolicyStatusUpdate { name, uid, rv: policy.rv, status }
     };
     authority.submit(Intent::Review(Box::new(review)), owner);
@@ -255,10 +242,8 @@ async fn force(parts: Parts, uid: &str, set: &str, lost: Incarnation) {
     forget(&authority, &cache, &owner).await;
     authority.submit(Intent::ReadMissingNode { node: "gone".into() }, &owner);
     // The authority reads the cache, too.
-    let held = ForceDeleteRequest::new(
-        cache.read().view().pod(&Uid::new(uid).unwrap()).unwrap(),
-        Claim::NeverScheduled,
-    );
+    let held =
+        ForceDeleteRequest::new(cache.read().view().pod(&Uid::new(uid).unwrap()).unwrap(), Claim::NeverScheduled);
     authority.submit(Intent::Force(held), &owner);
     let guard = cache.read();
     keep_budgets(&authority, &guard.view(), &owner, set);
@@ -335,20 +320,11 @@ async fn sent() -> (BTreeSet<String>, Arc<Etcd>) {
     let cache: Arc<Cache> = Arc::default();
     start_feeds(Kind::ALL, &connection, &cache, &env, &metrics.cache);
     let leadership = Leadership::none();
-    let mut elector = Elector::new(
-        lease(),
-        connection.clone(),
-        env.clone(),
-        metrics.lease.clone(),
-        Arc::clone(&leadership),
-    );
+    let mut elector =
+        Elector::new(lease(), connection.clone(), env.clone(), metrics.lease.clone(), Arc::clone(&leadership));
     let events = events::Recorder::new(env.clone(), metrics.authority.clone());
-    let writing = events.clone().worker_loop(
-        connection.clone(),
-        Arc::clone(&leadership),
-        "pod-safety",
-        "us".to_owned(),
-    );
+    let writing =
+        events.clone().worker_loop(connection.clone(), Arc::clone(&leadership), "pod-safety", "us".to_owned());
     env.spawner.spawn("events", Box::pin(writing));
     let (stop, mut stopped) = tokio::sync::watch::channel(false);
     let elect = async move {

@@ -140,8 +140,7 @@ fn jumps_of_the_wall_clock_keep_the_deadlines() {
     let expected = [("data-0", 60), ("data-1", 40), ("data-3", 190), ("data-4", 40)];
     for seconds in [3_600, -3_600, 100, -100] {
         for at in [30, 45] {
-            let mut faults: Vec<_> =
-                (0..2).map(|replica| (at, Fault::JumpReplica { replica, seconds })).collect();
+            let mut faults: Vec<_> = (0..2).map(|replica| (at, Fault::JumpReplica { replica, seconds })).collect();
             faults.push((TAINTED, added(0)));
             faults.sort_by_key(|(at, _)| *at);
             ended(&plan(faults), SOON, &expected);

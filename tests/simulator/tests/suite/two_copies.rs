@@ -39,8 +39,7 @@ fn both_ran(outcome: &Outcome) -> BTreeMap<String, Duration> {
 /// The plan of the corpus with that name, and its outcome.
 fn known(name: &str) -> (Plan, Outcome) {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
-    let entry: Entry =
-        serde_json::from_slice(&std::fs::read(corpus.join(format!("{name}.json"))).unwrap()).unwrap();
+    let entry: Entry = serde_json::from_slice(&std::fs::read(corpus.join(format!("{name}.json"))).unwrap()).unwrap();
     let outcome = run(&entry.plan, SHIPPED);
     (entry.plan, outcome)
 }

@@ -56,8 +56,7 @@ fn a_node_that_is_cut_off_keeps_its_volumes_until_it_is_fenced() {
         assert_eq!(seen(&outcome, "a volume's owner was relieved"), volumes);
         assert!(seen(&outcome, "a volume was attached to its next node") > 0, "{:#?}", outcome.timeline);
         // Evidence, release of the volume, and only then a next node.
-        let first =
-            |words: &[&str]| told(&outcome, words).into_iter().find(|at| *at > BEGIN).unwrap_or(u64::MAX);
+        let first = |words: &[&str]| told(&outcome, words).into_iter().find(|at| *at > BEGIN).unwrap_or(u64::MAX);
         let proved = first(&["writes the evidence node-1"]);
         let relieved = first(&["the Lease of data-", "(generation 0 to 1"]);
         assert!(proved <= relieved && relieved <= proved + 2, "{proved} {relieved}: {:#?}", outcome.timeline);
@@ -100,11 +99,7 @@ fn an_out_of_service_taint_without_evidence_detaches_no_volume() {
         let forced = (0..3).map(|pod| (BEGIN + 65, Fault::ForceDelete { pod }));
         let faults = [cut, (BEGIN + 60, Fault::Taint { node: HOME })].into_iter().chain(forced).collect();
         let outcome = well(&plan(guarding, None, faults));
-        assert!(
-            seen(&outcome, "a detachment was refused by admission") > 0,
-            "{guarding:?}: {:#?}",
-            outcome.timeline
-        );
+        assert!(seen(&outcome, "a detachment was refused by admission") > 0, "{guarding:?}: {:#?}", outcome.timeline);
         assert_eq!(seen(&outcome, "a volume was detached by force"), 0, "{guarding:?}");
     }
 }
@@ -118,10 +113,8 @@ fn a_machine_that_boots_releases_the_volumes_of_its_earlier_incarnation() {
 
 #[test]
 fn volumes_of_a_deleted_node_are_released_after_its_quarantine() {
-    let faults = vec![
-        (BEGIN, Fault::PowerOff { node: HOME, back: None }),
-        (BEGIN + 5, Fault::DeleteNode { node: HOME }),
-    ];
+    let faults =
+        vec![(BEGIN, Fault::PowerOff { node: HOME, back: None }), (BEGIN + 5, Fault::DeleteNode { node: HOME })];
     let outcome = well(&plan(GATED, None, faults));
     assert_eq!(seen(&outcome, "a volume's owner was relieved"), 3, "{:#?}", outcome.timeline);
     assert!(seen(&outcome, "a volume was attached to its next node") > 0);

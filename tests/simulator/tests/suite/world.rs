@@ -1,8 +1,6 @@
 //! The parts of the world behave like the real ones, each shown by a plan of its own.
 
-use pod_safety_simulator::campaign::{
-    Ailment, Extras, Fault, Fencing, Keeper, Malfunction, Plan, draw, report,
-};
+use pod_safety_simulator::campaign::{Ailment, Extras, Fault, Fencing, Keeper, Malfunction, Plan, draw, report};
 use pod_safety_simulator::world::{Outcome, run};
 
 use crate::fencing::BLIND;
@@ -84,11 +82,7 @@ fn a_running_kubelet_without_its_node_creates_neither_a_lease_nor_a_mirror_pod()
     let collected = told(&outcome, &["the Lease of node-0 is collected"]);
     assert!(collected.len() == 1 && (65..=68).contains(&collected[0]), "{collected:?}");
     assert!(seen(&outcome, "a kubelet could make no Lease: its Node is gone") > 1, "{:?}", outcome.probes);
-    assert!(
-        seen(&outcome, "a kubelet could make no mirror pod: its Node is gone") > 1,
-        "{:?}",
-        outcome.probes
-    );
+    assert!(seen(&outcome, "a kubelet could make no mirror pod: its Node is gone") > 1, "{:?}", outcome.probes);
     assert_eq!(seen(&outcome, "a kubelet made a mirror pod"), 3, "one on each node, when it began");
     // Its pods are deleted gracefully, and it ends them.
     assert!(seen(&outcome, "kubelet completed a deletion") > 0, "{:?}", outcome.probes);
@@ -128,12 +122,7 @@ fn a_level_of_two_devices_gives_no_evidence_if_one_does_not_answer() {
     for how in [Malfunction::Unreachable, Malfunction::Silent, Malfunction::AcksOnly] {
         let fails = (BEGIN - 10, Fault::Malfunction { node: 0, how, seconds: 350 });
         let outcome = well(&paired(vec![fails, (BEGIN, Fault::CutNode { node: 0, seconds: 340 })]));
-        assert_eq!(
-            seen(&outcome, "evidence was written by two looks"),
-            0,
-            "{how:?}: {:#?}",
-            outcome.timeline
-        );
+        assert_eq!(seen(&outcome, "evidence was written by two looks"), 0, "{how:?}: {:#?}", outcome.timeline);
         assert_eq!(seen(&outcome, "a machine lost both of its supplies"), 0, "{how:?}");
     }
 }
@@ -162,9 +151,10 @@ fn a_sidecar_that_outlives_the_main_container_keeps_its_pod() {
     for (at, line) in &outcome.timeline {
         let Some((pod, _)) = line.split_once(" removed by replica") else { continue };
         let Some(of_pod) = pod.strip_prefix("default/data-") else { continue };
-        let end = outcome.timeline.iter().find(|(_, line)| {
-            line.starts_with(&format!("process of default/data-{of_pod}")) && line.contains(" ends")
-        });
+        let end = outcome
+            .timeline
+            .iter()
+            .find(|(_, line)| line.starts_with(&format!("process of default/data-{of_pod}")) && line.contains(" ends"));
         assert!(end.is_some_and(|(end, _)| end <= at), "{pod}: {}", report(&with_sidecars, &outcome));
         removed += 1;
     }
@@ -186,8 +176,7 @@ fn one_watch_may_hang_while_the_others_work() {
 fn an_upgrade_with_other_lease_durations_has_one_leader_at_a_time() {
     let with = Extras { upgrade: true, taints: true, nodes: Keeper::Ours, ..Extras::default() };
     for seed in 0..6 {
-        let replaced =
-            |replica: usize| (50 + seed + 35 * replica as u64, Fault::StopReplica { replica, seconds: 1 });
+        let replaced = |replica: usize| (50 + seed + 35 * replica as u64, Fault::StopReplica { replica, seconds: 1 });
         let crash = (70 + seed, Fault::CrashReplica { replica: 1, seconds: 3 });
         let lost = (BEGIN, Fault::CutNode { node: 0, seconds: 150 });
         let outcome = well(&Plan { seed, with, ..plan((0..2).map(replaced).chain([crash, lost]).collect()) });

@@ -23,11 +23,8 @@ impl ClusterSnapshot {
     /// Reads the Events of all namespaces; where that is forbidden, of the default namespace.
     pub(crate) async fn read_all_events(&mut self, session: &Session) {
         // The others are too many, and report normal operation.
-        let fields = [
-            "Warning",
-            "Normal,reportingComponent=pod-safety",
-            "Normal,reportingComponent=taint-eviction-controller",
-        ];
+        let fields =
+            ["Warning", "Normal,reportingComponent=pod-safety", "Normal,reportingComponent=taint-eviction-controller"];
         for fields in fields.map(|fields| format!("type={fields}")) {
             let path = format!("/api/v1/events?limit={MAX_EVENTS}&fieldSelector={fields}");
             match session.items(&path).await {

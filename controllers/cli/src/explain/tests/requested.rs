@@ -1,9 +1,7 @@
 //! Requested evictions, in the states in which operators ask what delays one. It is 10:23:05.
 
 use pod_safety_explain::{RequestedEviction, find_abandoned};
-use pod_safety_shared::authority::operator_requests::eviction_requests::{
-    EvictionOfPod, EvictionRequest, NODE_LABEL,
-};
+use pod_safety_shared::authority::operator_requests::eviction_requests::{EvictionOfPod, EvictionRequest, NODE_LABEL};
 use pod_safety_shared::model::IMPERATIVE_EVICTOR;
 use pod_safety_shared::testing::objects::budget;
 use serde_json::Value;
@@ -59,8 +57,7 @@ fn merge(object: &mut Value, change: Value) {
 fn explain_eviction(fixture: &Fixture, requests: &[Value], evictions: &[Value]) -> (Answer, Option<String>) {
     let read = |all: &[Value]| all.iter().map(|one| serde_json::from_value(one.clone()).unwrap()).collect();
     let (requests, evictions): (Vec<EvictionRequest>, _) = (read(requests), evictions.to_vec());
-    let evictions: Vec<EvictionOfPod> =
-        evictions.into_iter().map(|one| serde_json::from_value(one).unwrap()).collect();
+    let evictions: Vec<EvictionOfPod> = evictions.into_iter().map(|one| serde_json::from_value(one).unwrap()).collect();
     fixture.with_context(|ctx| {
         let eviction = RequestedEviction::find_by_name("shop", "pod-1-orders-1", &requests, &evictions, ctx);
         let eviction = eviction
@@ -87,15 +84,13 @@ fn healthy(allowed: i64) -> Fixture {
 
 #[test]
 fn the_active_responder_its_deadline_and_the_next_one_are_shown() {
-    let turns = |mover: &'static str, evictor: &'static str| {
-        [(IMPERATIVE_EVICTOR, 100, evictor), (MOVER, 10_000, mover)]
-    };
+    let turns =
+        |mover: &'static str, evictor: &'static str| [(IMPERATIVE_EVICTOR, 100, evictor), (MOVER, 10_000, mover)];
     let moves = || {
         json!([{ "name": MOVER, "startTime": "2026-11-21T10:10:01Z", "heartbeatTime": "2026-11-21T10:21:05Z",
         "expectedCompletionTime": "2026-11-21T10:40:00Z", "message": "moved 3 of 9 shards" }, { "name": IMPERATIVE_EVICTOR }])
     };
-    let not_reporting =
-        |at: &str| json!([{ "name": MOVER, "startTime": at }, { "name": IMPERATIVE_EVICTOR }]);
+    let not_reporting = |at: &str| json!([{ "name": MOVER, "startTime": at }, { "name": IMPERATIVE_EVICTOR }]);
     let done = json!({ "name": MOVER, "startTime": "2026-11-21T10:10:01Z", "completionTime": "2026-11-21T10:15:00Z", "message": "moved all" });
     let evicts = |message: &str| {
         json!([done, { "name": IMPERATIVE_EVICTOR, "startTime": "2026-11-21T10:15:01Z",
@@ -133,11 +128,7 @@ fn the_active_responder_its_deadline_and_the_next_one_are_shown() {
             "eviction-evicted",
             Fixture::healthy(),
             vec![drain()],
-            &[eviction(
-                &turns("Completed", "Completed"),
-                evicts("gone"),
-                condition("TargetEvicted", "PodDeleted", ""),
-            )],
+            &[eviction(&turns("Completed", "Completed"), evicts("gone"), condition("TargetEvicted", "PodDeleted", ""))],
         ),
     ] {
         let (answer, _) = explain_eviction(&fixture, &requests, evictions);
@@ -152,10 +143,7 @@ fn ended(kind: &str, reason: &str) -> Value {
 /// An Eviction that failed, and the next one.
 fn gone_on() -> [Value; 2] {
     let begun = json!([{ "name": IMPERATIVE_EVICTOR, "startTime": "2026-11-21T10:23:00Z" }]);
-    [
-        ended("Failed", "NoFurtherResponder"),
-        eviction(&[(IMPERATIVE_EVICTOR, 100, "Active")], begun, json!([])),
-    ]
+    [ended("Failed", "NoFurtherResponder"), eviction(&[(IMPERATIVE_EVICTOR, 100, "Active")], begun, json!([]))]
 }
 
 #[test]
@@ -182,20 +170,8 @@ fn each_state_of_an_eviction_has_one_verdict() {
             "Withdrawn",
             false,
         ),
-        (
-            vec![withdrawn],
-            vec![ended("Failed", "NoFurtherResponder")],
-            Verdict::Free,
-            "NoFurtherResponder",
-            false,
-        ),
-        (
-            vec![drain()],
-            vec![ended("Failed", "NoFurtherResponder")],
-            Verdict::Waiting,
-            "NoFurtherResponder",
-            true,
-        ),
+        (vec![withdrawn], vec![ended("Failed", "NoFurtherResponder")], Verdict::Free, "NoFurtherResponder", false),
+        (vec![drain()], vec![ended("Failed", "NoFurtherResponder")], Verdict::Waiting, "NoFurtherResponder", true),
         (vec![drain()], gone_on().to_vec(), Verdict::Waiting, "ResponderActive", true),
         (vec![drain()], vec![ended("TargetEvicted", "PodTerminal")], Verdict::Free, "Evicted", false),
     ] {

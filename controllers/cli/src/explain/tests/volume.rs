@@ -9,10 +9,8 @@ use super::*;
 fn volume() -> Volume {
     let modes = json!(["ReadWriteOnce"]);
     Volume {
-        claim: Some(
-            json!({ "metadata": { "namespace": "shop", "name": "data-orders-1", "uid": "uid-claim" },
-            "spec": { "volumeName": "pvc-1", "accessModes": modes }, "status": { "phase": "Bound" } }),
-        ),
+        claim: Some(json!({ "metadata": { "namespace": "shop", "name": "data-orders-1", "uid": "uid-claim" },
+            "spec": { "volumeName": "pvc-1", "accessModes": modes }, "status": { "phase": "Bound" } })),
         volume: Some(
             json!({ "metadata": { "name": "pvc-1" }, "spec": { "accessModes": modes, "capacity": { "storage": "10Gi" },
             "csi": { "driver": "csi.example.com", "volumeHandle": "vol-7" } } }),
@@ -103,18 +101,13 @@ fn errors_of_a_volume_driver_are_shown() {
             "status": { "attached": !deletion.is_null(), "detachError": { "message": "array busy" }, "attachError": { "message": "no such LUN" } } }))
     };
     let volume = volume();
-    for (deletion, reason, message) in [
-        (json!("2026-11-21T10:00:00Z"), "DetachFailed", "array busy"),
-        (json!(null), "AttachFailed", "No such LUN"),
-    ] {
+    for (deletion, reason, message) in
+        [(json!("2026-11-21T10:00:00Z"), "DetachFailed", "array busy"), (json!(null), "AttachFailed", "No such LUN")]
+    {
         let mut fixture = Fixture::healthy();
         fixture.attachment(failed(deletion));
         let answer = answer_for(&fixture, &volume);
-        assert_eq!(
-            (answer.judgement.verdict, answer.judgement.reason),
-            (Verdict::Blocked, reason),
-            "{answer:?}"
-        );
+        assert_eq!((answer.judgement.verdict, answer.judgement.reason), (Verdict::Blocked, reason), "{answer:?}");
         assert!(answer.judgement.message.contains(message), "{answer:?}");
         assert!(answer.next.iter().any(|next| next.command == "kubectl get volumeattachment csi-x -o yaml"));
     }
@@ -123,11 +116,7 @@ fn errors_of_a_volume_driver_are_shown() {
 #[test]
 fn a_claim_without_a_volume_and_a_volume_without_a_claim_are_explained() {
     let mut fixture = Fixture::healthy();
-    fixture.add_event(
-        "persistentvolumeclaim/shop/data-orders-1",
-        "ProvisioningFailed",
-        "no capacity in zone-a",
-    );
+    fixture.add_event("persistentvolumeclaim/shop/data-orders-1", "ProvisioningFailed", "no capacity in zone-a");
     let mut volume = volume();
     volume.claim.as_mut().unwrap()["status"]["phase"] = json!("Pending");
     let answer = answer_for(&fixture, &volume);
@@ -179,9 +168,7 @@ fn the_volume_lease_takes_precedence_over_attachments() {
     assert_eq!((answer.judgement.verdict, answer.judgement.reason), (Verdict::Blocked, "VolumeHeld"));
     assert!(answer.judgement.message.starts_with("Volume pvc-1 was taken by node worker-b1"), "{answer:?}");
     assert!(
-        answer
-            .facts
-            .contains(&"owned by node worker-b1 (boot b0000000-0000-4000-8000-000000000001)".to_owned()),
+        answer.facts.contains(&"owned by node worker-b1 (boot b0000000-0000-4000-8000-000000000001)".to_owned()),
         "{:?}",
         answer.facts
     );
@@ -214,9 +201,5 @@ fn a_detachable_volume_is_reported_and_a_detached_node_holds_it_no_longer() {
     lease(&mut volume, None);
     let answer = answer_for(&fixture, &volume);
     assert_ne!(answer.judgement.reason, "VolumeHeld");
-    assert!(
-        answer.notes.iter().any(|note| note.starts_with("It was detached from worker-b1")),
-        "{:?}",
-        answer.notes
-    );
+    assert!(answer.notes.iter().any(|note| note.starts_with("It was detached from worker-b1")), "{:?}", answer.notes);
 }

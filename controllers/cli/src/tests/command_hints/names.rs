@@ -17,10 +17,7 @@ fn bug_an_unknown_name_got_no_suggestion() {
     let suggestion = "did you mean worker-b1?";
     for (line, expected) in [
         ("explain node workerb1", "there is no node workerb1, and no pod names it: did you mean worker-b1?"),
-        (
-            "explain workerb1",
-            "there is no node workerb1, and no pod workerb1 either: did you mean worker-b1?",
-        ),
+        ("explain workerb1", "there is no node workerb1, and no pod workerb1 either: did you mean worker-b1?"),
         ("timeline workerb1", suggestion),
         ("drain workerb1", "there is no node workerb1: did you mean worker-b1?"),
         ("confirm-down workerb1 --reason r --confirm 'workerb1 is off'", suggestion),
@@ -32,23 +29,14 @@ fn bug_an_unknown_name_got_no_suggestion() {
         ("pause workerb1 --reason r", suggestion),
         ("pause --policy rackb --reason r", "there is no FencePolicy rackb: did you mean rack-b?"),
         ("devices test impi-b1", "there is no FenceDevice impi-b1: did you mean ipmi-b1?"),
-        (
-            "explain pod ordres-1 -n shop",
-            "there is no pod ordres-1 in namespace shop: did you mean orders-1?",
-        ),
+        ("explain pod ordres-1 -n shop", "there is no pod ordres-1 in namespace shop: did you mean orders-1?"),
         (
             "explain pod orders-1 -n shpo",
             "there is no pod orders-1 in namespace shpo, because there is no namespace shpo; did you mean shop? Namespace shop has a pod orders-1",
         ),
         ("explain pod orders-1 -n old", "did you mean the one in namespace shop?"),
-        (
-            "explain sts ordres -n shop",
-            "there is no StatefulSet ordres in namespace shop: did you mean orders?",
-        ),
-        (
-            "explain pdb order -n shop",
-            "there is no PodDisruptionBudget order in namespace shop: did you mean orders?",
-        ),
+        ("explain sts ordres -n shop", "there is no StatefulSet ordres in namespace shop: did you mean orders?"),
+        ("explain pdb order -n shop", "there is no PodDisruptionBudget order in namespace shop: did you mean orders?"),
         ("explain ns shpo", "there is no namespace shpo: did you mean shop?"),
         ("status -n shpo", "there is no namespace shpo: did you mean shop?"),
         ("explain pvc daat-0 -n shop", "did you mean data-0?"),
@@ -90,8 +78,7 @@ fn bug_the_namespace_flag_was_refused_although_help_has_it() {
         }
     }
     assert!(tried > 12, "{tried}");
-    for line in COMMANDS.into_iter().chain(MORE).filter(|line| !line.contains(" -n ") && !line.contains('\''))
-    {
+    for line in COMMANDS.into_iter().chain(MORE).filter(|line| !line.contains(" -n ") && !line.contains('\'')) {
         for line in [format!("pod-safety -n shop {line}"), format!("pod-safety {line} -n shop")] {
             let words = cluster::move_global_flags(line.split(' ').map(Into::into));
             assert!(Cli::try_parse_from(words).is_ok(), "{line}");
@@ -139,10 +126,7 @@ fn bug_an_error_named_neither_the_role_nor_the_crds() {
         ("resolve ns old", "list everything in it"),
     ] {
         let (code, text) = run_command(line, &refuses);
-        assert!(
-            code == 1 && text.contains(expected) && text.contains("sk an administrator"),
-            "{line}: {code}: {text}"
-        );
+        assert!(code == 1 && text.contains(expected) && text.contains("sk an administrator"), "{line}: {code}: {text}");
     }
     let without = without_crds();
     for line in [
@@ -164,16 +148,14 @@ fn bug_an_error_named_neither_the_role_nor_the_crds() {
 /// `confirm-down` watched for heartbeats for 15 s before it refused what it could have refused at once.
 #[test]
 fn bug_an_invalid_confirmation_was_refused_only_after_waiting() {
-    let unused: Arc<AnswerFn> =
-        Arc::new(|method, path, _| panic!("{method} {path}: no request was expected"));
+    let unused: Arc<AnswerFn> = Arc::new(|method, path, _| panic!("{method} {path}: no request was expected"));
     let (code, text) = run_command("confirm-down worker-b1 --reason r --confirm yes", &unused);
     assert!(code == 4 && text.contains("it is \"worker-b1 is off\"; nothing was changed"), "{code}: {text}");
     let allowed = well();
-    let denied: Arc<AnswerFn> =
-        Arc::new(move |method, path, body| match path.ends_with("/selfsubjectaccessreviews") {
-            true => (201, json!({ "status": { "allowed": false } })),
-            false => allowed(method, path, body),
-        });
+    let denied: Arc<AnswerFn> = Arc::new(move |method, path, body| match path.ends_with("/selfsubjectaccessreviews") {
+        true => (201, json!({ "status": { "allowed": false } })),
+        false => allowed(method, path, body),
+    });
     let line = "confirm-down worker-b1 --reason r --confirm 'worker-b1 is off'";
     let (code, text) = run_command(line, &denied);
     assert!(

@@ -105,9 +105,7 @@ async fn attack_powered_off_in_a_state_the_operator_does_not_read_is_no_evidence
     type Change = fn(&mut Value);
     let rows: [(&str, Change); 9] = [
         ("paused", |host| host["metadata"]["annotations"]["baremetalhost.metal3.io/paused"] = json!("")),
-        ("detached", |host| {
-            host["metadata"]["annotations"]["baremetalhost.metal3.io/detached"] = json!("true")
-        }),
+        ("detached", |host| host["metadata"]["annotations"]["baremetalhost.metal3.io/detached"] = json!("true")),
         ("disablePowerOff", |host| host["spec"]["disablePowerOff"] = json!(true)),
         ("\"deprovisioning\"", |host| host["status"]["provisioning"]["state"] = json!("deprovisioning")),
         ("\"error\"", |host| host["status"]["operationalStatus"] = json!("error")),
@@ -152,11 +150,7 @@ async fn attack_a_host_without_one_clear_reference_to_the_node_is_not_switched()
     foreign["spec"]["consumerRef"]["apiVersion"] = json!("evil.example.com/v1");
     for (what, hosts, expected) in [
         ("of another machine", vec![host("rack-7", "m3m-2")], "0 BareMetalHosts are consumed"),
-        (
-            "two of them",
-            vec![host("rack-7", "m3m-1"), host("evil", "m3m-1")],
-            "2 BareMetalHosts are consumed",
-        ),
+        ("two of them", vec![host("rack-7", "m3m-1"), host("evil", "m3m-1")], "2 BareMetalHosts are consumed"),
         ("of another project", vec![foreign], "0 BareMetalHosts are consumed"),
     ] {
         let store = rack(&hosts);

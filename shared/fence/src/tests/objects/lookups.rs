@@ -16,11 +16,8 @@ fn listed(name: &str, node: &str, uid: &str) -> Value {
 /// The node runs on this machine, and names no Machine.
 fn unnamed(store: &Store, spec: Value) -> Harness {
     let answers = store.clone();
-    let mut fixture = Fixture {
-        first: Arc::new(move |request| answers.answer(request)),
-        device: Some(spec),
-        ..Fixture::default()
-    };
+    let mut fixture =
+        Fixture { first: Arc::new(move |request| answers.answer(request)), device: Some(spec), ..Fixture::default() };
     fixture.node["spec"]["providerID"] = json!("cloud:///n");
     harness(fixture, |_, _| panic!("no transport is used"))
 }
@@ -132,18 +129,12 @@ fn client(node: &str, class: &str, cidr: &str) -> Value {
 async fn recorded(ready: &str, client_list: Option<Value>) -> (Value, Value) {
     let (store, spec) = network(&["10.0.0.9/32"]);
     if let Some(client_list) = client_list {
-        store.put(
-            CLIENTS,
-            json!({ "metadata": { "continue": "more" }, "items": [client("z", "rbd", "10.0.0.8/32")] }),
-        );
+        store.put(CLIENTS, json!({ "metadata": { "continue": "more" }, "items": [client("z", "rbd", "10.0.0.8/32")] }));
         store.put(&format!("{CLIENTS}?continue=more"), json!({ "items": client_list }));
     }
     let answers = store.clone();
-    let mut fixture = Fixture {
-        first: Arc::new(move |request| answers.answer(request)),
-        device: Some(spec),
-        ..Fixture::default()
-    };
+    let mut fixture =
+        Fixture { first: Arc::new(move |request| answers.answer(request)), device: Some(spec), ..Fixture::default() };
     fixture.node["status"]["conditions"][0]["status"] = json!(ready);
     fixture.node["status"]["nodeInfo"]["bootID"] = json!(NEXT_BOOT);
     let harness = harness(fixture, |_, _| panic!("no transport is used"));
@@ -155,20 +146,12 @@ async fn recorded(ready: &str, client_list: Option<Value>) -> (Value, Value) {
 #[tokio::test(start_paused = true)]
 async fn addresses_are_recorded_while_the_node_reports_and_kept_afterwards() {
     let ours = || {
-        json!([
-            client("n", "rbd", "10.0.0.1/32"),
-            client("m", "rbd", "10.0.0.2/32"),
-            client("n", "nfs", "10.0.0.3/32")
-        ])
+        json!([client("n", "rbd", "10.0.0.1/32"), client("m", "rbd", "10.0.0.2/32"), client("n", "nfs", "10.0.0.3/32")])
     };
     let kept = (json!(["10.0.0.9/32"]), json!(BOOT));
     assert_eq!(recorded("True", Some(ours())).await, (json!(["10.0.0.1/32"]), json!(NEXT_BOOT)));
     for status in ["Unknown", "False"] {
-        assert_eq!(
-            recorded(status, Some(ours())).await,
-            kept,
-            "Ready={status}: a storage may name another's by now"
-        );
+        assert_eq!(recorded(status, Some(ours())).await, kept, "Ready={status}: a storage may name another's by now");
     }
     assert_eq!(recorded("True", Some(json!([client("m", "rbd", "10.0.0.2/32")]))).await, kept, "nobody says");
     assert_eq!(recorded("True", None).await, kept, "nobody can say");
@@ -176,11 +159,9 @@ async fn addresses_are_recorded_while_the_node_reports_and_kept_afterwards() {
     assert_eq!(recorded("True", Some(whole)).await, kept, "attack: the storage of everybody");
     let shared = json!([client("n", "rbd", "10.0.0.1/32"), client("m", "rbd", "10.0.0.1/32")]);
     assert_eq!(recorded("True", Some(shared)).await, kept, "attack: the storage of a neighbour");
-    for (neighbour, other_spelling) in [
-        ("fd00::1/128", "FD00::1/128"),
-        ("fd00::1/128", "fd00:0:0::1/128"),
-        ("10.0.0.1/32", "::ffff:10.0.0.1/128"),
-    ] {
+    for (neighbour, other_spelling) in
+        [("fd00::1/128", "FD00::1/128"), ("fd00::1/128", "fd00:0:0::1/128"), ("10.0.0.1/32", "::ffff:10.0.0.1/128")]
+    {
         let same = json!([client("n", "rbd", other_spelling), client("m", "rbd", neighbour)]);
         assert_eq!(recorded("True", Some(same)).await, kept, "attack: {other_spelling} is a neighbour's");
         let alone = json!([client("n", "rbd", other_spelling)]);
@@ -195,10 +176,8 @@ async fn proved(existing: Value) -> (String, Vec<String>) {
     let path = format!("{PROOFS}/{}", incident_name(&incarnation()));
     store.put(PROOFS, json!({})).put(&path, existing);
     let answers = store.clone();
-    let harness = harness(
-        Fixture { first: Arc::new(move |request| answers.answer(request)), ..Fixture::default() },
-        |_, _| None,
-    );
+    let harness =
+        harness(Fixture { first: Arc::new(move |request| answers.answer(request)), ..Fixture::default() }, |_, _| None);
     let ended = harness.run_step(Step::Prove(target(checked_status("Off")))).await.name().to_owned();
     (ended, harness.log())
 }

@@ -13,8 +13,7 @@ fn in_store(path: &str) -> Store {
 
 fn forged(driver: DeviceDriver, path: &str) -> crate::api::Attempt {
     let (path, uid) = (path.to_owned(), "uid-nf".to_owned());
-    let object =
-        TargetObject { device: bmc(), driver, path, uid, matched: false, cidrs: Vec::new(), storage: None };
+    let object = TargetObject { device: bmc(), driver, path, uid, matched: false, cidrs: Vec::new(), storage: None };
     crate::api::Attempt { objects: vec![object], ..tried("off").attempts.pop().unwrap() }
 }
 
@@ -54,8 +53,7 @@ const HOSTS: [&str; 3] = [
     "/apis/metal3.io/v1alpha1/namespaces/capi/baremetalhosts/..",
 ];
 
-const CLAIMS: [&str; 2] =
-    ["/apis/karpenter.sh/v1/nodepools/n", "/apis/karpenter.sh/v1/nodeclaims/../nodes/n"];
+const CLAIMS: [&str; 2] = ["/apis/karpenter.sh/v1/nodepools/n", "/apis/karpenter.sh/v1/nodeclaims/../nodes/n"];
 
 const WATCHDOGS: [&str; 5] = [
     "/apis/coordination.k8s.io/v1/namespaces/fencing/leases/watchdog.m",
@@ -85,11 +83,8 @@ fn rows() -> Vec<(DeviceDriver, Value, &'static str)> {
 }
 
 fn sent(harness: &Harness, path: &str) -> Vec<String> {
-    let requests = harness
-        .api
-        .requests()
-        .into_iter()
-        .filter(|request| request.path == path || request.path.contains(".."));
+    let requests =
+        harness.api.requests().into_iter().filter(|request| request.path == path || request.path.contains(".."));
     requests.map(|request| request.line()).collect()
 }
 

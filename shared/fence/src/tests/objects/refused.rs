@@ -28,11 +28,7 @@ async fn a_machine_that_cannot_be_read_is_not_gone() {
         assert_eq!(verified.power.name(), power, "{code} {reason}");
         for sample in &verified.samples {
             assert!(sample.said.contains(expected), "{code} {reason}: {sample:?}");
-            assert_eq!(
-                sample.said.contains(not_served),
-                expected == not_served,
-                "{code} {reason}: {sample:?}"
-            );
+            assert_eq!(sample.said.contains(not_served), expected == not_served, "{code} {reason}: {sample:?}");
             assert!(!sample.at.is_empty() && sample.identity != IdentityMatch::Mismatch, "{sample:?}");
         }
     }
@@ -49,10 +45,9 @@ async fn a_network_fence_of_another_owner_proves_nothing_and_is_not_lifted() {
         (verified.power, verified.samples[0].said.clone())
     };
     assert_eq!(check().await.0, Power::Off);
-    for (status, expected) in [
-        (json!({ "result": "Failed", "message": "quota" }), "failed: quota"),
-        (json!({}), "is not in force yet"),
-    ] {
+    for (status, expected) in
+        [(json!({ "result": "Failed", "message": "quota" }), "failed: quota"), (json!({}), "is not in force yet")]
+    {
         store.change(&path, |fence| fence["status"] = status);
         let (power, message) = check().await;
         assert!(power == Power::Unknown && message.contains(expected), "{power}: {message}");
@@ -97,8 +92,7 @@ async fn attack_the_instance_of_another_provider_is_not_switched() {
     ] {
         let mut fixture = Fixture::default();
         fixture.node["spec"]["providerID"] = json!("aws:///eu-central-1a/i-0123456789abcdef0");
-        fixture.device =
-            Some(json!({ "spec": { "driver": "Agent", "agent": agent, "parameters": { "plug": plug } } }));
+        fixture.device = Some(json!({ "spec": { "driver": "Agent", "agent": agent, "parameters": { "plug": plug } } }));
         let harness = super::super::harness(fixture, |_, _| answer_with(Power::Off));
         harness.run_off_attempt().await;
         assert_eq!(harness.devices.orders.lock().len(), usize::from(is_asked), "{agent} {plug}");
@@ -107,16 +101,11 @@ async fn attack_the_instance_of_another_provider_is_not_switched() {
 
 #[tokio::test(start_paused = true)]
 async fn the_condition_fenced_distinguishes_contradicted_evidence_from_awaiting_operator() {
-    for (tainted, fenced) in [(true, ("Unknown", "AwaitingOperator")), (false, ("False", "EvidenceInvalid"))]
-    {
+    for (tainted, fenced) in [(true, ("Unknown", "AwaitingOperator")), (false, ("False", "EvidenceInvalid"))] {
         let harness = harness(Fixture::default(), |_, _| None);
         let evidence = Some("n-1".to_owned());
-        let status = NodeFenceStatus {
-            phase: Phase::AwaitingOperator,
-            tainted,
-            evidence,
-            ..NodeFenceStatus::default()
-        };
+        let status =
+            NodeFenceStatus { phase: Phase::AwaitingOperator, tainted, evidence, ..NodeFenceStatus::default() };
         harness.assert_outcome(Step::Write(target(status)), "written").await;
         let conditions = harness.written("nodefences")["status"]["conditions"].clone();
         let one = conditions.as_array().unwrap().iter().find(|one| one["type"] == "Fenced").unwrap().clone();

@@ -54,8 +54,7 @@ fn harness_for(store: &Store, driver: &str) -> Harness {
     let answers = store.clone();
     fixture.first = Arc::new(move |request| answers.answer(request));
     fixture.node["spec"]["providerID"] = json!("cloud:///n");
-    fixture.node["metadata"]["annotations"] =
-        json!({ "machine.openshift.io/machine": "openshift-machine-api/m" });
+    fixture.node["metadata"]["annotations"] = json!({ "machine.openshift.io/machine": "openshift-machine-api/m" });
     harness(fixture, |_, _| panic!("no transport is used"))
 }
 
@@ -70,11 +69,7 @@ async fn a_machine_or_node_claim_is_off_when_gone_and_not_while_terminating() {
         assert!(store.get(path).unwrap()["metadata"]["deletionTimestamp"].is_string(), "{driver}");
         let attempt = attempted(&harness);
         assert_eq!(attempt.objects[0].path, path);
-        assert_eq!(
-            check_power(&harness, attempt.clone()).await.power,
-            Power::Unknown,
-            "{driver}: it may still run"
-        );
+        assert_eq!(check_power(&harness, attempt.clone()).await.power, Power::Unknown, "{driver}: it may still run");
         store.0.lock().remove(path);
         let gone = check_power(&harness, attempt).await;
         let kind = evidence_kind_of(&gone.samples);

@@ -66,10 +66,7 @@ async fn the_grant_is_revoked_and_the_node_is_off_after_the_wait_time() {
     let now = async || looker.confirm_all_off(&incarnation(), &off.samples, &[]).await;
     assert_eq!(now().await.unwrap().0, FenceEvidenceKind::WatchdogLease);
     let other = Incarnation { boot_id: NEXT_BOOT.to_owned(), ..incarnation() };
-    assert!(
-        looker.confirm_all_off(&other, &off.samples, &[]).await.is_err(),
-        "of that boot nothing was promised"
-    );
+    assert!(looker.confirm_all_off(&other, &off.samples, &[]).await.is_err(), "of that boot nothing was promised");
     // The machine was reset, and its agent is back.
     store.put(LEASE, lease(State::Unarmed, NEXT_BOOT, |_| ()));
     assert!(now().await.is_err());

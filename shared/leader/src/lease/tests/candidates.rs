@@ -44,10 +44,7 @@ async fn rivalry(seed: u64) -> usize {
             (last, changes) = (leader, changes + 1);
         }
     }
-    assert!(
-        one.leads() || two.leads(),
-        "nobody leads a minute after the network was repaired, with seed {seed}"
-    );
+    assert!(one.leads() || two.leads(), "nobody leads a minute after the network was repaired, with seed {seed}");
     changes
 }
 
@@ -55,8 +52,7 @@ async fn rivalry(seed: u64) -> usize {
 fn two_candidates_never_lead_at_once_and_one_leads_after_the_network_recovers() {
     let mut changes = 0;
     for seed in 0..40 {
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         changes += runtime.block_on(rivalry(seed));
     }
     assert!(changes > 40, "leadership changed hands {changes} times: too few for the test to mean anything");

@@ -157,8 +157,7 @@ async fn a_jump_of_the_wall_clock_does_not_change_the_term() {
         advance(5.0).await;
         candidate.wall.set(wall);
         assert!(candidate.leads());
-        let remaining =
-            candidate.leadership.term(candidate.env.now()).unwrap().ends().since(candidate.env.now());
+        let remaining = candidate.leadership.term(candidate.env.now()).unwrap().ends().since(candidate.env.now());
         assert!(remaining > Duration::from_secs(7) && remaining <= Duration::from_secs(10), "{remaining:?}");
     }
 }
@@ -186,11 +185,7 @@ async fn a_released_lease_is_acquired_at_once_and_one_without_a_duration_after_t
         ("a null holder", json!({ "holderIdentity": null, "leaseDurationSeconds": 1 }), true),
         ("no spec at all", json!(null), true),
         ("a holder and no duration", json!({ "holderIdentity": "other" }), false),
-        (
-            "a holder and a negative duration",
-            json!({ "holderIdentity": "other", "leaseDurationSeconds": -1 }),
-            false,
-        ),
+        ("a holder and a negative duration", json!({ "holderIdentity": "other", "leaseDurationSeconds": -1 }), false),
     ] {
         let server = Server::default();
         server.write(if spec.is_null() { json!({}) } else { spec });
@@ -223,10 +218,7 @@ async fn a_term_counts_from_when_its_renewal_was_sent() {
     advance(5.0).await;
     let renewed = candidate.api.requests().last().unwrap().at;
     assert_eq!(renewed, Mono::from_start(Duration::from_secs(5)));
-    assert_eq!(
-        candidate.leadership.term(candidate.env.now()).unwrap().ends(),
-        renewed + Duration::from_secs(10)
-    );
+    assert_eq!(candidate.leadership.term(candidate.env.now()).unwrap().ends(), renewed + Duration::from_secs(10));
 }
 
 #[tokio::test(start_paused = true)]
@@ -243,10 +235,7 @@ async fn a_term_ends_a_renew_deadline_after_the_last_renewal_even_while_a_reques
     let _ended = candidate.start();
     advance(6.5).await;
     let last = candidate.api.requests().last().unwrap().at;
-    assert_eq!(
-        candidate.leadership.term(candidate.env.now()).unwrap().ends(),
-        last + Duration::from_secs(10)
-    );
+    assert_eq!(candidate.leadership.term(candidate.env.now()).unwrap().ends(), last + Duration::from_secs(10));
     let mut changes = candidate.leadership.subscribe();
     advance(last.since_start().as_secs_f64() + 9.99 - seconds(&candidate.env)).await;
     assert!(candidate.leads());

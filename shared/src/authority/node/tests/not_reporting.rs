@@ -5,10 +5,7 @@ use super::*;
 #[tokio::test(start_paused = true)]
 async fn an_unreachable_node_is_read_then_set_to_unknown_then_tainted_each_at_the_last_version() {
     let tried = served(&unreachable_update(), &Server::of(&well())).await;
-    assert_eq!(
-        (tried.outcome, tried.lines()),
-        ("written", [GET, LEASE, STATUS, REST].map(str::to_owned).into())
-    );
+    assert_eq!((tried.outcome, tried.lines()), ("written", [GET, LEASE, STATUS, REST].map(str::to_owned).into()));
     let [status, rest] = tried.writes()[..] else { panic!("two writes") };
     assert_eq!(status.content_type, "application/strategic-merge-patch+json");
     let stopped = |kind: &str| {
@@ -36,10 +33,7 @@ async fn an_unreachable_node_is_read_then_set_to_unknown_then_tainted_each_at_th
             r#"{"effect":"NoExecute","key":"node.kubernetes.io/unreachable","timeAdded":"2026-11-21T12:00:00Z"}]}}"#
         )
     );
-    assert!(
-        tried.writes().iter().all(|request| !request.permitted),
-        "no permit is needed, and none is carried"
-    );
+    assert!(tried.writes().iter().all(|request| !request.permitted), "no permit is needed, and none is carried");
     assert_eq!(
         tried.done.to_string(),
         "Ready and the pressures are Unknown; NodeUnreachable is True; added node.kubernetes.io/unreachable:NoSchedule, node.kubernetes.io/unreachable:NoExecute"
@@ -77,8 +71,7 @@ async fn the_last_heartbeat_and_network_unavailable_are_not_written() {
 
 #[tokio::test(start_paused = true)]
 async fn conditions_that_were_never_posted_have_the_creation_time_as_heartbeat() {
-    let not_reporting =
-        NotReporting { heartbeat: None, renewed: None, never_posted: true, ..not_reporting() };
+    let not_reporting = NotReporting { heartbeat: None, renewed: None, never_posted: true, ..not_reporting() };
     let update = NodeUpdate { not_reporting: Some(not_reporting), ..update() };
     let mut server = Server::of(&well().set("/status/conditions", json!([])));
     server.lease = None;
@@ -115,13 +108,8 @@ async fn a_node_that_reported_since_is_not_written() {
     for (sentence, not_reporting, node, lease) in cases {
         let mut server = Server::of(&node);
         server.lease = lease.map(|lease| lease.0);
-        let tried =
-            served(&NodeUpdate { not_reporting: Some(not_reporting), ..unreachable_update() }, &server).await;
-        assert_eq!(
-            (tried.outcome, tried.lines()),
-            ("heard", [GET, LEASE].map(str::to_owned).into()),
-            "{sentence}"
-        );
+        let tried = served(&NodeUpdate { not_reporting: Some(not_reporting), ..unreachable_update() }, &server).await;
+        assert_eq!((tried.outcome, tried.lines()), ("heard", [GET, LEASE].map(str::to_owned).into()), "{sentence}");
         assert!(tried.done.is_empty(), "{sentence}");
     }
 }
@@ -134,8 +122,7 @@ async fn a_lease_without_renew_time_is_like_no_lease() {
         let not_reporting = NotReporting { renewed: None, ..not_reporting() };
         let mut server = Server::of(&well());
         server.lease = lease;
-        let tried =
-            served(&NodeUpdate { not_reporting: Some(not_reporting), ..unreachable_update() }, &server).await;
+        let tried = served(&NodeUpdate { not_reporting: Some(not_reporting), ..unreachable_update() }, &server).await;
         assert_eq!(tried.outcome, "written");
     }
 }
@@ -163,10 +150,9 @@ async fn a_node_or_lease_that_cannot_be_decoded_is_not_set_to_unknown() {
     ];
     for (sentence, script) in cases {
         let server = Server::of(&well());
-        let tried = tried(&unreachable_update(), move |request| {
-            script(request).unwrap_or_else(|| server.answer(request))
-        })
-        .await;
+        let tried =
+            tried(&unreachable_update(), move |request| script(request).unwrap_or_else(|| server.answer(request)))
+                .await;
         assert_eq!((tried.outcome, tried.writes().len()), ("failed", 0), "{sentence}");
         assert!(tried.requests.iter().any(of_lease), "{sentence}");
     }
@@ -175,8 +161,7 @@ async fn a_node_or_lease_that_cannot_be_decoded_is_not_set_to_unknown() {
 /// Another controller set the conditions to Unknown: the status needs no write, the taints do.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_unknown_already_keeps_its_transition_time() {
-    let tried =
-        served(&NodeUpdate { unreachable: None, ..unreachable_update() }, &Server::of(&unknown())).await;
+    let tried = served(&NodeUpdate { unreachable: None, ..unreachable_update() }, &Server::of(&unknown())).await;
     assert_eq!((tried.outcome, tried.lines()), ("written", [GET, LEASE, REST].map(str::to_owned).into()));
     assert!(!tried.done.set_unknown);
 }
@@ -184,8 +169,7 @@ async fn a_node_that_is_unknown_already_keeps_its_transition_time() {
 #[tokio::test(start_paused = true)]
 async fn the_node_unreachable_condition_is_written_only_if_it_changes() {
     let ours = |status: &str| {
-        let conditions =
-            json!([condition("Ready", "True"), condition("pod-safety.dev/NodeUnreachable", status)]);
+        let conditions = json!([condition("Ready", "True"), condition("pod-safety.dev/NodeUnreachable", status)]);
         well().set("/status/conditions", conditions)
     };
     for (sentence, node, unreachable, expected) in [
@@ -198,12 +182,7 @@ async fn the_node_unreachable_condition_is_written_only_if_it_changes() {
             Some(("False", "KubeletReporting", "at the latest since 2026-11-21T12:00:00Z")),
         ),
         ("it is false already", ours("False"), false, None),
-        (
-            "somebody made it unknown",
-            ours("Unknown"),
-            false,
-            Some(("False", "KubeletReporting", "reports again")),
-        ),
+        ("somebody made it unknown", ours("Unknown"), false, Some(("False", "KubeletReporting", "reports again"))),
     ] {
         let update = NodeUpdate { unreachable: Some(unreachable), ..update() };
         let tried = served(&update, &Server::of(&node)).await;
@@ -214,15 +193,7 @@ async fn the_node_unreachable_condition_is_written_only_if_it_changes() {
         assert_eq!((tried.outcome, tried.done.reason()), ("written", "NodeUnreachable"), "{sentence}");
         let written = tried.writes()[0].json()["status"]["conditions"].clone();
         assert_eq!(written.as_array().unwrap().len(), 1, "{sentence}");
-        assert_eq!(
-            (&written[0]["status"], &written[0]["reason"]),
-            (&json!(status), &json!(reason)),
-            "{sentence}"
-        );
-        assert!(
-            written[0]["message"].as_str().unwrap().contains(message),
-            "{sentence}: {}",
-            written[0]["message"]
-        );
+        assert_eq!((&written[0]["status"], &written[0]["reason"]), (&json!(status), &json!(reason)), "{sentence}");
+        assert!(written[0]["message"].as_str().unwrap().contains(message), "{sentence}: {}", written[0]["message"]);
     }
 }

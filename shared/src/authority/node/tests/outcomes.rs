@@ -56,10 +56,14 @@ async fn each_request_can_fail_and_earlier_changes_are_reported() {
     ];
     for (sentence, line, answer, outcome, writes, status_done) in cases {
         let server = Server::of(&well());
-        let tried = tried(&unreachable_update(), move |request| {
-            if request.line() == line { answer() } else { server.answer(request) }
-        })
-        .await;
+        let tried =
+            tried(
+                &unreachable_update(),
+                move |request| {
+                    if request.line() == line { answer() } else { server.answer(request) }
+                },
+            )
+            .await;
         assert_eq!((tried.outcome, tried.writes().len()), (outcome, writes), "{sentence}");
         assert_eq!(tried.done.set_unknown, status_done, "{sentence}");
         assert_eq!(tried.done.turned_not_ready, status_done, "{sentence}");
@@ -78,8 +82,7 @@ async fn taints_missing_after_a_timeout_are_added_by_the_next_decision() {
     assert_eq!((first.outcome, first.done.set_unknown), ("failed", true));
     let rv = "6".parse().unwrap();
     let next =
-        served(&NodeUpdate { not_reporting: None, unreachable: None, rv, ..unreachable_update() }, &server)
-            .await;
+        served(&NodeUpdate { not_reporting: None, unreachable: None, rv, ..unreachable_update() }, &server).await;
     assert_eq!((next.outcome, next.lines()), ("written", [GET, REST].map(str::to_owned).into()));
     assert!(first.done.turned_not_ready && !next.done.turned_not_ready, "the Event is told once");
     let keys: Vec<_> = server.node.lock()["spec"]["taints"].as_array().unwrap().clone();
@@ -90,9 +93,7 @@ async fn taints_missing_after_a_timeout_are_added_by_the_next_decision() {
 async fn every_request_is_sent_within_the_term() {
     let server = Server::of(&well());
     let answers = server.clone();
-    let none =
-        tried_over(&World::listed(), &unreachable_update(), 0.0, move |request| answers.answer(request))
-            .await;
+    let none = tried_over(&World::listed(), &unreachable_update(), 0.0, move |request| answers.answer(request)).await;
     assert_eq!((none.outcome, none.requests.len()), ("not_leader", 0));
     for (leads_for, lines, outcome) in [
         (0.5, vec![GET, LEASE], "failed"),
@@ -124,8 +125,7 @@ async fn a_term_that_is_lost_between_the_writes_ends_the_update() {
         async move { answer }
     });
     let (connection, world) = (api.connection(), World::listed());
-    let means =
-        WriteContext { connection: &connection, cache: world.cache(), env: &env, leadership: &leadership };
+    let means = WriteContext { connection: &connection, cache: world.cache(), env: &env, leadership: &leadership };
     let (outcome, done) = write(&means, &unreachable_update()).await;
     assert_eq!((outcome.name(), done.set_unknown, done.added.len()), ("not_leader", true, 0));
     assert_eq!(api.writes(), [STATUS]);
@@ -140,11 +140,7 @@ async fn a_node_that_is_as_requested_is_not_written() {
     world.apply(Kind::Nodes, &there.0, Mono::default());
     let server = Server::of(&there.clone().rv(6));
     let again = tried_over(&world, &tainting(), 60.0, move |request| server.answer(request)).await;
-    assert_eq!(
-        (again.outcome, again.lines()),
-        ("changed", vec![GET.to_owned()]),
-        "the watch brings that version"
-    );
+    assert_eq!((again.outcome, again.lines()), ("changed", vec![GET.to_owned()]), "the watch brings that version");
 }
 
 #[tokio::test(start_paused = true)]
@@ -157,10 +153,14 @@ async fn taints_are_not_added_if_a_webhook_reverts_the_conditions() {
         ("the taints stay as they were", REST, |_: &Received| Answer::json(&unknown().rv(6).0), 2),
     ] {
         let server = Server::of(&well());
-        let tried = tried(&unreachable_update(), move |request| {
-            if request.line() == line { answer(request) } else { server.answer(request) }
-        })
-        .await;
+        let tried =
+            tried(
+                &unreachable_update(),
+                move |request| {
+                    if request.line() == line { answer(request) } else { server.answer(request) }
+                },
+            )
+            .await;
         assert_eq!((tried.outcome, tried.writes().len()), ("no_effect", writes), "{sentence}");
         assert!(tried.done.added.is_empty(), "{sentence}");
     }
@@ -180,12 +180,7 @@ async fn a_node_of_another_version_is_compared_with_the_cached_one() {
         ("it is ready again", Some(not_ready()), well().rv(6), "changed"),
         ("it was cordoned", Some(not_ready()), cordoned.rv(6), "changed"),
         ("it was tainted", Some(not_ready()), tainted.rv(6), "changed"),
-        (
-            "the cache has gone on, and nobody decided anew",
-            Some(not_ready().rv(6)),
-            not_ready().rv(6),
-            "changed",
-        ),
+        ("the cache has gone on, and nobody decided anew", Some(not_ready().rv(6)), not_ready().rv(6), "changed"),
         ("the cache has lost it", None, not_ready().rv(6), "changed"),
     ] {
         let world = World::listed();

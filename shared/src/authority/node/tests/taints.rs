@@ -31,10 +31,7 @@ async fn other_taints_are_written_back_unchanged_and_in_order() {
     );
     assert_eq!(
         (tried.done.reason(), tried.done.to_string().as_str()),
-        (
-            "Taints",
-            "added node.kubernetes.io/unreachable:NoExecute; removed node.kubernetes.io/not-ready:NoExecute"
-        )
+        ("Taints", "added node.kubernetes.io/unreachable:NoExecute; removed node.kubernetes.io/not-ready:NoExecute")
     );
 }
 
@@ -69,14 +66,12 @@ async fn two_taints_of_one_key_are_two_taints() {
 
 #[tokio::test(start_paused = true)]
 async fn only_labels_that_differ_are_written_with_the_taints() {
-    let labels: Vec<(&'static str, Arc<str>)> =
-        vec![("a", "b".into()), ("beta.kubernetes.io/os", "linux".into())];
+    let labels: Vec<(&'static str, Arc<str>)> = vec![("a", "b".into()), ("beta.kubernetes.io/os", "linux".into())];
     let update = NodeUpdate { labels, ..update() };
     let tried = served(&update, &Server::of(&well())).await;
     assert_eq!((tried.outcome, tried.done.reason()), ("written", "Labels"));
     assert_eq!(tried.done.to_string(), "labelled with beta.kubernetes.io/os");
-    let body =
-        r#"{"metadata":{"labels":{"beta.kubernetes.io/os":"linux"},"resourceVersion":"5","uid":"uid-n"}}"#;
+    let body = r#"{"metadata":{"labels":{"beta.kubernetes.io/os":"linux"},"resourceVersion":"5","uid":"uid-n"}}"#;
     assert_eq!(tried.writes()[0].body, body);
     let update = NodeUpdate { add: vec![("k", Effect::NoSchedule)], ..update };
     let tried = served(&update, &Server::of(&well())).await;
@@ -94,11 +89,7 @@ async fn an_existing_out_of_service_taint_is_kept_and_none_is_added() {
     let tried = served(&unreachable_update(), &server).await;
     assert_eq!(tried.outcome, "written");
     let [status, rest] = tried.writes()[..] else { panic!("two writes") };
-    assert_eq!(
-        (status.permitted, rest.permitted),
-        (false, true),
-        "for the list that keeps it, at that version"
-    );
+    assert_eq!((status.permitted, rest.permitted), (false, true), "for the list that keeps it, at that version");
     assert_eq!(server.node.lock()["spec"]["taints"][0], off[0]);
     let add = vec![("a", Effect::NoSchedule), (OFF, Effect::NoSchedule)];
     for before in [json!(null), off] {

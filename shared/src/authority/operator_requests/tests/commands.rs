@@ -20,10 +20,9 @@ pub(super) fn api_with(there: Value, refused: Option<(u16, &'static str)>) -> (E
             ("GET", _, Some(object)) => Answer::json(object),
             ("GET", _, None) => Answer::not_found(),
             (_, Some((code, reason)), _) => Answer::status(code, reason, "no"),
-            ("POST", None, _) => Answer::with_code(
-                201,
-                &json!({ "metadata": {}, "status": { "userInfo": { "username": "ada" } } }),
-            ),
+            ("POST", None, _) => {
+                Answer::with_code(201, &json!({ "metadata": {}, "status": { "userInfo": { "username": "ada" } } }))
+            }
             (_, None, _) => Answer::json(&json!({ "metadata": {} })),
         };
         async move { answer }
@@ -80,12 +79,8 @@ async fn withdraw_invalidates_only_evidence_about_this_incarnation() {
     let (env, api) = api_with(proofs(), None);
     let names = withdraw(&api.connection(), &env, &incarnation("b"), "a mistake").await.unwrap();
     assert_eq!(names, ["ours", "too"]);
-    assert_eq!(
-        api.writes(),
-        ["ours", "too"].map(|name| format!("PATCH {GROUP}/fenceevidences/{name}/status"))
-    );
-    let expected =
-        json!({ "status": { "invalidated": { "at": "2026-11-21T12:00:00Z", "reason": "a mistake" } } });
+    assert_eq!(api.writes(), ["ours", "too"].map(|name| format!("PATCH {GROUP}/fenceevidences/{name}/status")));
+    let expected = json!({ "status": { "invalidated": { "at": "2026-11-21T12:00:00Z", "reason": "a mistake" } } });
     assert_eq!(api.requests().pop().unwrap().json(), expected);
     for (what, incarnation, refused, expected) in [
         ("nothing is said of it", incarnation("c"), None, "nothing: FenceEvidence of n"),
@@ -93,11 +88,7 @@ async fn withdraw_invalidates_only_evidence_about_this_incarnation() {
         ("it cannot be written", incarnation("b"), BROKEN, "failed: writing it"),
     ] {
         let (env, api) = api_with(proofs(), refused);
-        assert_eq!(
-            error_text(withdraw(&api.connection(), &env, &incarnation, "r").await),
-            expected,
-            "{what}"
-        );
+        assert_eq!(error_text(withdraw(&api.connection(), &env, &incarnation, "r").await), expected, "{what}");
     }
 }
 
@@ -121,27 +112,15 @@ async fn request_fence_creates_an_incident_with_the_selecting_policy() {
     assert_eq!(body["spec"]["trigger"], json!({ "kind": "Person", "reason": "it smokes", "by": "ada" }));
     let (_, api) = api_with(policies(), None);
     let (supposed, spec) = plan_drill(&api.connection(), &seen(), "r").await.unwrap();
-    assert_eq!(
-        (supposed, spec.policy.as_str(), spec.dry_run),
-        (dry_run_name(&incarnation("b")), "high", true)
-    );
+    assert_eq!((supposed, spec.policy.as_str(), spec.dry_run), (dry_run_name(&incarnation("b")), "high", true));
     assert!(api.requests().iter().all(|request| request.method == "GET"), "what is supposed is not written");
-    assert_ne!(
-        incident_name(&incarnation("b")),
-        dry_run_name(&incarnation("b")),
-        "a drill is in nobody's way"
-    );
+    assert_ne!(incident_name(&incarnation("b")), dry_run_name(&incarnation("b")), "a drill is in nobody's way");
     assert_ne!(dry_run_name(&incarnation("a")), dry_run_name(&incarnation("b")));
     let there = format!("there: {}", incident_name(&incarnation("b")));
     for (what, objects, refused, expected) in [
         ("it is asked for already", policies(), CONFLICT, there.as_str()),
         ("it cannot be written", policies(), BROKEN, "failed: writing it"),
-        (
-            "no policy chooses it",
-            json!({ format!("{GROUP}/fencepolicies"): { "items": [] } }),
-            None,
-            "no policy: n",
-        ),
+        ("no policy chooses it", json!({ format!("{GROUP}/fencepolicies"): { "items": [] } }), None, "no policy: n"),
     ] {
         let (_, api) = api_with(objects, refused);
         let result = request_fence(&api.connection(), &seen(), "ada", "r").await;
@@ -166,10 +145,7 @@ async fn cancel_fence_patches_the_incident_by_name() {
 async fn whoami_returns_the_authenticated_user() {
     let (_, api) = api_with(json!({}), None);
     assert_eq!(whoami(&api.connection()).await.unwrap(), "ada");
-    assert_eq!(
-        error_text(whoami(&api_with(json!({}), BROKEN).1.connection()).await),
-        "failed: asking who you are"
-    );
+    assert_eq!(error_text(whoami(&api_with(json!({}), BROKEN).1.connection()).await), "failed: asking who you are");
 }
 
 #[tokio::test(start_paused = true)]
@@ -177,11 +153,7 @@ async fn delete_drill_deletes_the_drill_and_never_a_real_incident() {
     let name = dry_run_name(&incarnation("b"));
     for refused in [None, CONFLICT] {
         let (_, api) = api_with(policies(), refused);
-        assert_eq!(
-            start_drill(&api.connection(), &seen(), "ada", "drill").await.unwrap(),
-            name,
-            "an old one will do"
-        );
+        assert_eq!(start_drill(&api.connection(), &seen(), "ada", "drill").await.unwrap(), name, "an old one will do");
     }
     let refused = start_drill(&api_with(policies(), BROKEN).1.connection(), &seen(), "ada", "drill").await;
     assert_eq!(error_text(refused), "failed: writing it");
@@ -194,10 +166,7 @@ async fn delete_drill_deletes_the_drill_and_never_a_real_incident() {
     assert_eq!((drill.uid.as_str(), drill.status.message.as_str()), ("uid-f", "two gates hold it"));
     assert!(read_incident(&api.connection(), "gone").await.unwrap().is_none());
     let garbage = api_with(json!({ path.clone(): 7 }), None).1;
-    assert_eq!(
-        error_text(read_incident(&garbage.connection(), &name).await),
-        "failed: reading the NodeFence"
-    );
+    assert_eq!(error_text(read_incident(&garbage.connection(), &name).await), "failed: reading the NodeFence");
 
     delete_drill(&api.connection(), &drill).await.unwrap();
     assert_eq!(api.writes(), [format!("DELETE {path}")]);
@@ -231,10 +200,7 @@ async fn a_device_is_listed_and_a_status_check_result_is_matched_by_its_token() 
         assert_eq!(request_status_check(&connection, &x, "t-1", node).await.unwrap(), expected_token);
         let written = api.requests().pop().unwrap();
         assert_eq!(written.line(), format!("PATCH {path}"));
-        assert_eq!(
-            written.json(),
-            json!({ "metadata": { "annotations": { "pod-safety.dev/test": expected_token } } })
-        );
+        assert_eq!(written.json(), json!({ "metadata": { "annotations": { "pod-safety.dev/test": expected_token } } }));
     }
     assert!(status_check_result(&connection, &x, "t-1 n").await.unwrap().is_some());
     assert!(status_check_result(&connection, &x, "t-2 n").await.unwrap().is_none(), "that was another wish");
@@ -278,9 +244,7 @@ async fn bug_a_pause_was_not_retried_after_a_conflict_with_a_kubelet() {
                         &json!({ "metadata": { "name": "x", "resourceVersion": written.to_string(), "annotations": now } }),
                     )
                 }
-                _ if writes.fetch_add(1, Ordering::Relaxed) < conflicts => {
-                    Answer::status(409, "Conflict", "no")
-                }
+                _ if writes.fetch_add(1, Ordering::Relaxed) < conflicts => Answer::status(409, "Conflict", "no"),
                 _ => Answer::json(&json!({ "metadata": {} })),
             };
             async move { answer }

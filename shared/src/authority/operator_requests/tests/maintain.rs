@@ -17,10 +17,7 @@ async fn a_rewritten_condition_keeps_its_transition_time() {
         "GET" => {
             let drained = json!({ "type": DRAINED, "status": "True" });
             Answer::json(
-                &node("n")
-                    .boot("b0000000-0000-4000-8000-000000000001")
-                    .set("/status/conditions", json!([drained]))
-                    .0,
+                &node("n").boot("b0000000-0000-4000-8000-000000000001").set("/status/conditions", json!([drained])).0,
             )
         }
         _ => Answer::json(&json!({ "metadata": {} })),
@@ -30,12 +27,8 @@ async fn a_rewritten_condition_keeps_its_transition_time() {
         uid: "uid-n".to_owned(),
         boot_id: "b0000000-0000-4000-8000-000000000001".to_owned(),
     };
-    let condition = |kind: &'static str| LifecycleCondition {
-        kind,
-        is_true: true,
-        reason: "AdminRequested",
-        message: "disks",
-    };
+    let condition =
+        |kind: &'static str| LifecycleCondition { kind, is_true: true, reason: "AdminRequested", message: "disks" };
     let conditions = [condition(DRAINED), condition(MAINTENANCE_IN_PROGRESS)];
     write_conditions(&api.connection(), &incarnation, env.clock.wall(), &conditions).await.unwrap();
     assert_eq!(api.writes(), ["PATCH /api/v1/nodes/n/status"]);

@@ -37,10 +37,7 @@ async fn only_the_grant_of_this_boot_of_this_node_is_armed() {
         assert_eq!(promise.survived, Some(("a".into(), Duration::from_secs(11))));
     }
     let (_, none) = api_with(json!({}), None);
-    assert!(
-        read_grant(&none.connection(), &named(), &incarnation("b")).await.unwrap().is_none(),
-        "it has no agent"
-    );
+    assert!(read_grant(&none.connection(), &named(), &incarnation("b")).await.unwrap().is_none(), "it has no agent");
 }
 
 #[tokio::test(start_paused = true)]
@@ -65,8 +62,7 @@ async fn a_grant_is_revoked_only_at_the_version_that_was_read() {
 async fn a_passed_drill_is_recorded_once_and_keeps_earlier_ones() {
     let of = |kernel: &str| json!({ "identity": "iTCO_wdt", "firmware": 6, "kernel": kernel });
     let spec = json!({ "driver": "WatchdogLease", "watchdogLease": { "drilled": [of("6.1.0")] } });
-    let device =
-        Device { named: named(), spec: serde_json::from_value(spec).unwrap(), status: Default::default() };
+    let device = Device { named: named(), spec: serde_json::from_value(spec).unwrap(), status: Default::default() };
     for (kernel, refused, expected, writes) in [
         ("6.1.0", None, "it was done", 0),
         ("6.2.0", None, "it was done", 1),

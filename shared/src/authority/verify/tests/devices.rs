@@ -108,9 +108,7 @@ impl Rig {
             assert_eq!((asked.method.as_str(), asked.query.as_str()), ("GET", ""), "a quorum read");
             let there = reads.lock();
             let answer = match there.get(&asked.path) {
-                _ if there.get("refuse").is_some_and(|path| *path == *asked.path) => {
-                    Answer::plain(502, "bad gateway")
-                }
+                _ if there.get("refuse").is_some_and(|path| *path == *asked.path) => Answer::plain(502, "bad gateway"),
                 Some(object) => Answer::json(object),
                 None => Answer::not_found(),
             };
@@ -201,18 +199,13 @@ async fn both_power_supplies_are_checked_again_and_must_be_off() {
 async fn the_present_report_of_a_device_overrides_the_evidence() {
     let stranger = || Identity::Mismatch { found: "uuid-9".to_owned() };
     let never = || StatusAnswer { after: Duration::from_secs(1_000_000), ..off() };
-    let fails =
-        || StatusAnswer { answer: Err(DeviceError::Failed { said: "relay stuck".to_owned() }), ..off() };
+    let fails = || StatusAnswer { answer: Err(DeviceError::Failed { said: "relay stuck".to_owned() }), ..off() };
     for (what, answer, expected) in [
         ("is on", status_answer(Power::On, Identity::Match), "fencing/b says On"),
         ("is neither", status_answer(Power::Unknown, Identity::Match), "fencing/b says Unknown"),
         ("fails", fails(), "fencing/b says Unknown: the device failed: relay stuck"),
         ("does not answer", never(), "fencing/b says Unknown: no answer within"),
-        (
-            "is another machine's",
-            status_answer(Power::Off, stranger()),
-            "fencing/b reaches a machine other than",
-        ),
+        ("is another machine's", status_answer(Power::Off, stranger()), "fencing/b reaches a machine other than"),
     ] {
         for first in [false, true] {
             let rig = Rig::with(|rig| {
@@ -220,8 +213,7 @@ async fn the_present_report_of_a_device_overrides_the_evidence() {
                 rig.devices.status_answers.insert(shown, answer.clone());
                 rig.devices.status_answers.insert(other, off());
             });
-            let expected =
-                if first { expected.replace("fencing/b", "fencing/a") } else { expected.to_owned() };
+            let expected = if first { expected.replace("fencing/b", "fencing/a") } else { expected.to_owned() };
             let judged = result_text(rig.verify(&on("a", "n").force(fenced("n"))).await);
             let expected = format!("the machine may be on again: {expected}");
             assert!(judged.starts_with(&expected), "a supply that {what}: {judged}");
@@ -310,8 +302,7 @@ async fn devices_that_contradict_the_evidence_prove_nothing() {
     for kind in ["Decommissioned", "Remediated"] {
         let rig = Rig::with(|rig| rig.set(PROOF, "/spec/kind", json!(kind)));
         let judged = result_text(rig.verify(&on("a", "n").force(fenced("n"))).await);
-        let expected =
-            "the FenceEvidence does not hold: its devices show less than it says, or something else";
+        let expected = "the FenceEvidence does not hold: its devices show less than it says, or something else";
         assert_eq!(judged, expected, "{kind}");
     }
 }
@@ -331,11 +322,7 @@ async fn invalid_evidence_releases_nothing_even_if_its_devices_report_off() {
             |rig| rig.set(PROOF, "/metadata/deletionTimestamp", json!("2026-11-21T11:59:00Z")),
             "EvidenceInvalid",
         ),
-        (
-            "the node booted again",
-            |rig| rig.set(NODE, "/status/nodeInfo/bootID", json!(NEXT_BOOT)),
-            "EvidenceInvalid",
-        ),
+        ("the node booted again", |rig| rig.set(NODE, "/status/nodeInfo/bootID", json!(NEXT_BOOT)), "EvidenceInvalid"),
         (
             "the node does not say its boot",
             |rig| {
@@ -344,17 +331,9 @@ async fn invalid_evidence_releases_nothing_even_if_its_devices_report_off() {
             },
             "EvidenceInvalid",
         ),
-        (
-            "another Node has the name",
-            |rig| rig.set(NODE, "/metadata/uid", json!("uid-2")),
-            "EvidenceInvalid",
-        ),
+        ("another Node has the name", |rig| rig.set(NODE, "/metadata/uid", json!("uid-2")), "EvidenceInvalid"),
         ("the Node was deleted", |rig| drop(rig.there.lock().remove(NODE)), "EvidenceInvalid"),
-        (
-            "the node is Ready",
-            |rig| rig.set(NODE, "/status/conditions/0/status", json!("True")),
-            "NodeInService",
-        ),
+        ("the node is Ready", |rig| rig.set(NODE, "/status/conditions/0/status", json!("True")), "NodeInService"),
         (
             "its kubelet was heard",
             |rig| rig.set(LEASE, "/spec/renewTime", json!("2026-01-01T00:00:02.000000Z")),
@@ -486,7 +465,8 @@ async fn pods_of_one_node_share_evidence_until_it_expires() {
 
 #[tokio::test(start_paused = true)]
 async fn a_taint_that_pod_safety_added_is_no_evidence() {
-    let taint = |value: &str| json!([{ "key": "node.kubernetes.io/out-of-service", "value": value, "effect": "NoExecute" }]);
+    let taint =
+        |value: &str| json!([{ "key": "node.kubernetes.io/out-of-service", "value": value, "effect": "NoExecute" }]);
     let both = json!([
         { "key": "node.kubernetes.io/out-of-service", "value": "ada", "effect": "NoSchedule" },
         { "key": "node.kubernetes.io/out-of-service", "value": "f", "effect": "NoExecute" },
@@ -565,8 +545,7 @@ async fn a_confirmation_is_used_if_the_device_of_other_evidence_does_not_answer(
         ),
     ] {
         let rig = Rig::with(|rig| {
-            let no_answer =
-                StatusAnswer { answer: Err(DeviceError::Failed { said: "no route".to_owned() }), ..off() };
+            let no_answer = StatusAnswer { answer: Err(DeviceError::Failed { said: "no route".to_owned() }), ..off() };
             rig.devices.status_answers.insert("a", no_answer);
             rig.there.lock().insert(WORD.to_owned(), confirmation.clone());
         });
@@ -583,11 +562,11 @@ async fn a_confirmation_is_used_if_the_device_of_other_evidence_does_not_answer(
 #[tokio::test(start_paused = true)]
 async fn other_device_evidence_is_used_if_the_named_evidence_is_invalid() {
     let mut other = evidence();
-    other["metadata"] = json!({ "name": "o", "uid": "uid-o", "resourceVersion": "8", "creationTimestamp": "2026-11-21T11:46:00Z" });
+    other["metadata"] =
+        json!({ "name": "o", "uid": "uid-o", "resourceVersion": "8", "creationTimestamp": "2026-11-21T11:46:00Z" });
     other["spec"]["samples"].as_array_mut().unwrap().retain(|sample| sample["device"]["name"] == "b");
     let rig = Rig::with(|rig| {
-        let no_answer =
-            StatusAnswer { answer: Err(DeviceError::Failed { said: "no route".to_owned() }), ..off() };
+        let no_answer = StatusAnswer { answer: Err(DeviceError::Failed { said: "no route".to_owned() }), ..off() };
         rig.devices.status_answers.insert("a", no_answer);
         let path = "/apis/pod-safety.dev/v1alpha1/fenceevidences/o";
         rig.there.lock().insert(path.to_owned(), other.clone());

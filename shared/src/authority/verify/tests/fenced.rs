@@ -47,11 +47,8 @@ fn fixture(proof: Responder) -> Fixture {
 
 #[tokio::test(start_paused = true)]
 async fn a_confirmation_is_evidence_while_it_is_valid() {
-    let set = |pointer: &'static str, to: Value| {
-        confirmation(move |proof| *proof.pointer_mut(pointer).unwrap() = to)
-    };
-    let put =
-        |key: &'static str, part: &'static str, to: Value| confirmation(move |proof| proof[part][key] = to);
+    let set = |pointer: &'static str, to: Value| confirmation(move |proof| *proof.pointer_mut(pointer).unwrap() = to);
+    let put = |key: &'static str, part: &'static str, to: Value| confirmation(move |proof| proof[part][key] = to);
     for (what, proof, expected) in [
         ("of this life of the node", confirmation(|_| ()), "Confirmed"),
         ("for ever", put("validSeconds", "spec", Value::Null), "Confirmed"),
@@ -83,17 +80,9 @@ async fn a_confirmation_is_evidence_while_it_is_valid() {
         ),
         ("of another node", set("/spec/node/name", json!("m")), "EvidenceInvalid"),
         ("of another Node of that name", set("/spec/node/uid", json!("uid-other")), "EvidenceInvalid"),
-        (
-            "of another boot",
-            set("/spec/node/bootID", json!("b0000000-0000-4000-8000-000000000000")),
-            "EvidenceInvalid",
-        ),
+        ("of another boot", set("/spec/node/bootID", json!("b0000000-0000-4000-8000-000000000000")), "EvidenceInvalid"),
         ("of no boot", set("/spec/node/bootID", json!("")), "EvidenceInvalid"),
-        (
-            "before the last heartbeat",
-            set("/spec/leaseRenewed", json!("2026-11-21T11:00:00Z")),
-            "KubeletAlive",
-        ),
+        ("before the last heartbeat", set("/spec/leaseRenewed", json!("2026-11-21T11:00:00Z")), "KubeletAlive"),
         ("when it had never been heard", put("leaseRenewed", "spec", Value::Null), "KubeletAlive"),
         ("that is not there", absent(), "ReadFailed"),
         ("that cannot be read", answering(|| Answer::plain(502, "bad gateway")), "ReadFailed"),
@@ -136,9 +125,7 @@ async fn bug_the_validity_of_a_confirmation_counted_from_the_answer_of_the_node_
 /// Once, evidence was given although the Lease had just been renewed, before a running kubelet would have renewed it again.
 #[tokio::test(start_paused = true)]
 async fn fencing_evidence_waits_for_the_renewal_window_after_a_renewal() {
-    for (unrenewed, expected) in
-        [(0, "HeardLately"), (14, "HeardLately"), (15, "Confirmed"), (60, "Confirmed")]
-    {
+    for (unrenewed, expected) in [(0, "HeardLately"), (14, "HeardLately"), (15, "Confirmed"), (60, "Confirmed")] {
         let fixture = fixture(confirmation(|_| ()));
         let renewed = lease("n", 1).set("/spec/renewTime", json!("2026-11-21T11:00:01.000000Z"));
         fixture.apply(Kind::NodeLeases, &renewed.0);

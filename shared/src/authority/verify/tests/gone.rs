@@ -220,8 +220,7 @@ async fn a_report_during_the_first_read_refutes_it() {
         (
             "the deletion of the pod",
             |fixture| {
-                let dying =
-                    pod("a").on("n").observed(3).terminating().set("/metadata/generation", json!(4)).rv(12);
+                let dying = pod("a").on("n").observed(3).terminating().set("/metadata/generation", json!(4)).rv(12);
                 fixture.apply(Kind::Pods, &dying.0);
             },
             "KubeletNotAsked",
@@ -249,10 +248,7 @@ async fn a_report_during_the_first_read_refutes_it() {
 }
 
 /// Runs `act` while the reads are in flight.
-async fn meanwhile(
-    fixture: &Fixture,
-    act: impl FnOnce(&Fixture),
-) -> Result<Evidence<PodVersion>, VerifyError> {
+async fn meanwhile(fixture: &Fixture, act: impl FnOnce(&Fixture)) -> Result<Evidence<PodVersion>, VerifyError> {
     fixture.reads_of_node(answering(|| Answer::not_found().delayed(Duration::from_secs(1))));
     let force = gone();
     let act = async {
@@ -389,12 +385,7 @@ async fn a_kubelet_active_until_its_node_was_deleted_needs_time_to_terminate_the
     // How many seconds before the first read the pod was deleted.
     for (what, observed, deleted, expected) in [
         ("that nobody asked to end", 3, None, "KubeletNotAsked"),
-        (
-            "that was asked to end before the first read, by a kubelet that answers at once",
-            3,
-            Some(1.0),
-            "NodeGone",
-        ),
+        ("that was asked to end before the first read, by a kubelet that answers at once", 3, Some(1.0), "NodeGone"),
         ("that was asked to end after it", 3, Some(-1.0), "KubeletNotAsked"),
         ("of which an older kubelet speaks at the end of its grace alone", 0, Some(29.0), "KubeletNotAsked"),
         ("whose grace was over at the first read", 0, Some(30.0), "NodeGone"),

@@ -58,11 +58,7 @@ fn time_to_observe_is_shorter_the_longer_a_lease_was_not_renewed() {
     let moved = read("2026-01-01T00:00:08Z", Some(40));
     assert_eq!(listen(400, &moved), 15, "the watch is behind");
     assert_eq!(listen(400, &absent()), 15, "it went, and the watch is behind");
-    let other = time_to_observe(
-        "m",
-        &lease_with_duration(Some(40)),
-        &world.read().view(),
-        begin + Duration::from_secs(400),
-    );
+    let other =
+        time_to_observe("m", &lease_with_duration(Some(40)), &world.read().view(), begin + Duration::from_secs(400));
     assert_eq!(other.as_secs(), 15, "a Lease that has not moved since this process began");
 }

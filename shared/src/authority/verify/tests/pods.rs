@@ -55,11 +55,7 @@ async fn a_pod_that_changed_since_the_claim_is_refused() {
         if let Some(now) = now {
             fixture.apply(Kind::Pods, &now.0);
         }
-        assert_eq!(
-            reason(fixture.verify(&seen().force(Claim::NeverScheduled)).await),
-            "PodChanged",
-            "{what}"
-        );
+        assert_eq!(reason(fixture.verify(&seen().force(Claim::NeverScheduled)).await), "PodChanged", "{what}");
     }
 }
 
@@ -71,9 +67,6 @@ async fn evidence_records_a_terminal_phase_and_expires_soon() {
         let fixture = Fixture::new();
         fixture.apply(Kind::Pods, &object.0);
         let evidence = fixture.verify(&object.force(claim(name))).await.unwrap();
-        assert_eq!(
-            (evidence.subject().terminal, evidence.expires()),
-            (terminal, fixture.env.now() + VALID_FOR)
-        );
+        assert_eq!((evidence.subject().terminal, evidence.expires()), (terminal, fixture.env.now() + VALID_FOR));
     }
 }

@@ -51,11 +51,7 @@ impl Fixture {
 #[tokio::test(start_paused = true)]
 async fn an_agent_check_after_the_kubelet_observed_the_deletion_is_evidence() {
     let fixture = fixture();
-    assert_eq!(
-        reason(fixture.reports(lease(1, 10, ended(9))).await),
-        "AgentMustLookAgain",
-        "the mark is at 10"
-    );
+    assert_eq!(reason(fixture.reports(lease(1, 10, ended(9))).await), "AgentMustLookAgain", "the mark is at 10");
     assert_eq!(
         reason(fixture.reports(lease(1, 11, ended(11))).await),
         "AgentMustLookAgain",
@@ -81,11 +77,7 @@ async fn bug_an_agent_check_that_came_too_early_moved_the_mark() {
 async fn attack_rounds_of_another_epoch_or_another_deletion_do_not_count() {
     let fixture = fixture();
     assert_eq!(reason(fixture.reports(lease(1, 10, ended(9))).await), "AgentMustLookAgain");
-    assert_eq!(
-        reason(fixture.reports(lease(2, 50, ended(50))).await),
-        "AgentMustLookAgain",
-        "another process"
-    );
+    assert_eq!(reason(fixture.reports(lease(2, 50, ended(50))).await), "AgentMustLookAgain", "another process");
     // The grace period was shortened: that is another generation.
     let again = deleted().observed(3).set("/metadata/generation", json!(3)).rv(77);
     fixture.apply(Kind::Pods, &again.0);
@@ -102,8 +94,7 @@ async fn a_refusal_names_what_remains_of_the_pod() {
     let left = vec![left("uid-other", "a mount"), left(UID, "process 7 (mysqld) in state D")];
     let stuck = Some(PodReport { checked_round: 9, terminated: Vec::new(), leftover: left });
     let empty_report = || Some(PodReport { checked_round: 9, ..PodReport::default() });
-    let another =
-        Some(PodReport { checked_round: 9, terminated: vec![format!("{UID}2")], leftover: Vec::new() });
+    let another = Some(PodReport { checked_round: 9, terminated: vec![format!("{UID}2")], leftover: Vec::new() });
     for (what, answering, words) in [
         ("a process", lease(1, 10, stuck), "process 7 (mysqld) in state D"),
         ("it says nothing about the pod", lease(1, 10, empty_report()), "is left: "),
@@ -151,10 +142,9 @@ async fn reports_that_are_not_accepted_are_not_read() {
 #[tokio::test(start_paused = true)]
 async fn a_pod_whose_phase_another_client_set_to_failed_is_released_only_if_no_container_runs() {
     let failed = || deleted().phase("Failed");
-    for (object, expected) in [
-        (failed(), "ClaimMismatch"),
-        (failed().set("/status/containerStatuses", json!([])), "AgentMustLookAgain"),
-    ] {
+    for (object, expected) in
+        [(failed(), "ClaimMismatch"), (failed().set("/status/containerStatuses", json!([])), "AgentMustLookAgain")]
+    {
         let mut fixture = Fixture::new();
         fixture.policy.agent_reports = Some("agents".into());
         fixture.apply(Kind::Pods, &object.0);

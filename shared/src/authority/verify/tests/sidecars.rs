@@ -37,11 +37,7 @@ async fn a_terminal_phase_releases_a_pod_only_if_no_other_container_runs() {
         ("its last container runs", finished(&["terminated", "running"], &[], &[]), RUNS),
         ("a sidecar runs beside the terminal phase", finished(&["terminated"], &["running"], &[]), RUNS),
         ("the second of two sidecars runs", finished(&["terminated"], &["terminated", "running"], &[]), RUNS),
-        (
-            "an init container runs, and the others never began",
-            finished(&["waiting"], &["running"], &[]),
-            RUNS,
-        ),
+        ("an init container runs, and the others never began", finished(&["waiting"], &["running"], &[]), RUNS),
         ("somebody debugs it", finished(&["terminated"], &["terminated"], &["running"]), RUNS),
         (
             "a sidecar waits to be restarted, which no terminal pod's is",
@@ -54,10 +50,8 @@ async fn a_terminal_phase_releases_a_pod_only_if_no_other_container_runs() {
         fixture.apply(Kind::Pods, &pod.0);
         assert_eq!(reason(fixture.verify(&pod.force(Claim::KubeletTerminated)).await), expected, "{what}");
         let cache = fixture.world.read();
-        let over = cache
-            .view()
-            .pod(&pod.force(Claim::KubeletTerminated).pod.uid)
-            .is_some_and(|pod| pod.has_terminated());
+        let over =
+            cache.view().pod(&pod.force(Claim::KubeletTerminated).pod.uid).is_some_and(|pod| pod.has_terminated());
         assert_eq!(over, expected == ENDED, "whether it has ended its use of volumes: {what}");
     }
 }

@@ -34,11 +34,7 @@ fn fenced() -> RevocationBasis {
 }
 
 /// The judge's evidence and how long it is valid, or its refusal.
-async fn judged(
-    rig: &Rig,
-    holder: &Holder,
-    by: RevocationBasis,
-) -> Result<(&'static str, Duration), &'static str> {
+async fn judged(rig: &Rig, holder: &Holder, by: RevocationBasis) -> Result<(&'static str, Duration), &'static str> {
     let now = rig.env.now();
     let found = rig.judge().verify_holder(&update(holder, &by), holder, &by).await;
     found.map(|found| (found.kind().name(), found.expires().since(now))).map_err(|refusal| refusal.reason())
@@ -48,18 +44,13 @@ async fn judged(
 async fn fencing_evidence_releases_only_volumes_acquired_in_that_incarnation() {
     for (what, holder, expected) in [
         ("in that life", holder("uid-n", BOOT), Ok(("PowerOff", VALID_FOR))),
-        (
-            "before the last boot",
-            holder("uid-n", "b0000000-0000-4000-8000-000000000000"),
-            Err("EvidenceInvalid"),
-        ),
+        ("before the last boot", holder("uid-n", "b0000000-0000-4000-8000-000000000000"), Err("EvidenceInvalid")),
         ("in a life of which nobody knows the boot", holder("uid-n", ""), Err("EvidenceInvalid")),
         ("as another Node of its name", holder("uid-m", BOOT), Err("EvidenceInvalid")),
     ] {
         assert_eq!(judged(&Rig::with(|_| ()), &holder, fenced()).await, expected, "taken {what}");
     }
-    let invalid =
-        Rig::with(|rig| rig.set(PROOF, "/status", json!({ "invalidated": { "at": "t", "reason": "r" } })));
+    let invalid = Rig::with(|rig| rig.set(PROOF, "/status", json!({ "invalidated": { "at": "t", "reason": "r" } })));
     let found = judged(&invalid, &holder("uid-n", BOOT), fenced()).await;
     assert_eq!(found, Err("EvidenceInvalid"), "evidence that was withdrawn");
 }
@@ -69,10 +60,9 @@ async fn fencing_evidence_releases_only_volumes_acquired_in_that_incarnation() {
 #[tokio::test(start_paused = true)]
 async fn bug_each_volume_of_a_node_waited_for_the_same_device() {
     let holder = holder("uid-n", BOOT);
-    for (what, rig, expected) in [
-        ("answer", Rig::with(|_| ()), "PowerOff"),
-        ("hang", Rig::with(|rig| rig.hangs("b")), "PowerStateUnconfirmed"),
-    ] {
+    for (what, rig, expected) in
+        [("answer", Rig::with(|_| ()), "PowerOff"), ("hang", Rig::with(|rig| rig.hangs("b")), "PowerStateUnconfirmed")]
+    {
         let mut judge = rig.judge();
         for _ in 0..3 {
             let found = judge.verify_holder(&update(&holder, &fenced()), &holder, &fenced()).await;
@@ -93,12 +83,7 @@ async fn a_changed_boot_id_of_the_same_node_releases_its_volume() {
             Ok(("BootChanged", VALID_FOR)),
         ),
         ("it has not", holder("uid-n", BOOT), BOOT, Err("EvidenceInvalid")),
-        (
-            "it does not say",
-            holder("uid-n", "b0000000-0000-4000-8000-000000000000"),
-            "",
-            Err("EvidenceInvalid"),
-        ),
+        ("it does not say", holder("uid-n", "b0000000-0000-4000-8000-000000000000"), "", Err("EvidenceInvalid")),
         ("nobody wrote down in which life", holder("uid-n", ""), BOOT, Err("EvidenceInvalid")),
         (
             "another Node has its name",
@@ -112,8 +97,7 @@ async fn a_changed_boot_id_of_the_same_node_releases_its_volume() {
     }
     let gone = Rig::with(|rig| drop(rig.there.lock().remove(NODE)));
     let found =
-        judged(&gone, &holder("uid-n", "b0000000-0000-4000-8000-000000000000"), RevocationBasis::Rebooted)
-            .await;
+        judged(&gone, &holder("uid-n", "b0000000-0000-4000-8000-000000000000"), RevocationBasis::Rebooted).await;
     assert_eq!(found, Err("EvidenceInvalid"), "the Node is gone");
 }
 
@@ -131,17 +115,12 @@ async fn evidence_about_a_former_incarnation_needs_no_device_once_another_boot_h
     let cases: [(&str, Change, _); 10] = [
         ("replaced", |_| (), found),
         ("its devices hang", |rig| rig.hangs("b"), found),
-        (
-            "a person says so",
-            |rig| rig.set(PROOF, "/spec/kind", json!("Asserted")),
-            Ok(("Confirmed", VALID_FOR)),
-        ),
+        ("a person says so", |rig| rig.set(PROOF, "/spec/kind", json!("Asserted")), Ok(("Confirmed", VALID_FOR))),
         (
             "a person says so, and the policy wants devices",
             |rig| {
                 rig.set(PROOF, "/spec/kind", json!("Asserted"));
-                let policy =
-                    objects::named("p").set("/spec", json!({ "levels": [], "minimumEvidence": "Verified" }));
+                let policy = objects::named("p").set("/spec", json!({ "levels": [], "minimumEvidence": "Verified" }));
                 rig.world.apply(Kind::FencePolicies, &policy.0, rig.env.now());
             },
             refused,
@@ -150,11 +129,7 @@ async fn evidence_about_a_former_incarnation_needs_no_device_once_another_boot_h
         ("the same boot", |rig| rig.set(NODE, "/status/nodeInfo/bootID", json!(BOOT)), refused),
         ("no boot that counts", |rig| rig.set(NODE, "/status/nodeInfo/bootID", json!("7")), refused),
         ("no Node", |rig| drop(rig.there.lock().remove(NODE)), refused),
-        (
-            "withdrawn",
-            |rig| rig.set(PROOF, "/status", json!({ "invalidated": { "at": "t", "reason": "r" } })),
-            refused,
-        ),
+        ("withdrawn", |rig| rig.set(PROOF, "/status", json!({ "invalidated": { "at": "t", "reason": "r" } })), refused),
         ("about another life", |rig| rig.set(PROOF, "/spec/node/uid", json!("uid-x")), refused),
     ];
     for (what, change, expected) in cases {
@@ -198,21 +173,13 @@ async fn a_volume_is_detached_if_all_attachments_were_read_and_none_names_the_no
     type Found = Result<(&'static str, Duration), &'static str>;
     let rows: [(&str, Change, Found); 9] = [
         ("none is left", |_| {}, Ok(("StorageFenced", VALID_FOR))),
-        (
-            "there are more pages",
-            |rig| rig.set(ATTACHMENTS, "/metadata/continue", json!("more")),
-            Err("ReadFailed"),
-        ),
+        ("there are more pages", |rig| rig.set(ATTACHMENTS, "/metadata/continue", json!("more")), Err("ReadFailed")),
         (
             "the list has no version: some other JSON",
             |rig| rig.set(ATTACHMENTS, "/metadata", json!({})),
             Err("ReadFailed"),
         ),
-        (
-            "one is left",
-            |rig| rig.set(ATTACHMENTS, "/items/0/spec/nodeName", json!("n")),
-            Err("EvidenceInvalid"),
-        ),
+        ("one is left", |rig| rig.set(ATTACHMENTS, "/items/0/spec/nodeName", json!("n")), Err("EvidenceInvalid")),
         ("one cannot be read", |rig| rig.set(ATTACHMENTS, "/items/0/spec", json!(7)), Err("ReadFailed")),
         ("the volume is gone", |rig| drop(rig.there.lock().remove(VOLUME)), Err("EvidenceInvalid")),
         (
@@ -221,11 +188,7 @@ async fn a_volume_is_detached_if_all_attachments_were_read_and_none_names_the_no
             Err("ReadFailed"),
         ),
         ("there is no CSIDriver", |rig| drop(rig.there.lock().remove(DRIVER)), Err("EvidenceInvalid")),
-        (
-            "its driver is not vouched for",
-            |rig| rig.policy.exclusive_backends.clear(),
-            Err("EvidenceInvalid"),
-        ),
+        ("its driver is not vouched for", |rig| rig.policy.exclusive_backends.clear(), Err("EvidenceInvalid")),
     ];
     for (what, change, expected) in rows {
         let found = judged(&detached(change), &holder("uid-n", BOOT), RevocationBasis::Detached).await;

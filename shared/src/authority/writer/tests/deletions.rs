@@ -25,8 +25,7 @@ pub(super) fn graceful_delete(name: &str, rv: &str) -> Intent {
 
 /// The node `n` with the taint `k` and this value.
 fn tainted(value: &str) -> Obj {
-    let taint =
-        json!([{ "key": "k", "value": value, "effect": "NoExecute", "timeAdded": "2026-11-21T11:00:00Z" }]);
+    let taint = json!([{ "key": "k", "value": value, "effect": "NoExecute", "timeAdded": "2026-11-21T11:00:00Z" }]);
     node("n").set("/spec/taints", taint)
 }
 
@@ -82,9 +81,7 @@ async fn bug_a_deletion_undone_by_an_etcd_restore_waited_for_the_next_sweep() {
     let pool = with_node(ending);
     pool.submit_accepted(graceful_delete("a", "10"));
     advance(10.0).await;
-    let Submitted::Later(until) = pool.submit_intent(graceful_delete("a", "10")) else {
-        panic!("it was just done")
-    };
+    let Submitted::Later(until) = pool.submit_intent(graceful_delete("a", "10")) else { panic!("it was just done") };
     assert!(until.since(pool.env.now()) <= Duration::from_secs(20));
     advance(20.1).await;
     pool.submit_accepted(graceful_delete("a", "10"));
@@ -118,11 +115,7 @@ async fn nothing_is_deleted_if_the_node_differs_from_the_cache() {
         let pool = with_node(move |request| if request.method == "GET" { answer() } else { ending(request) });
         pool.submit_intent(graceful_delete("a", "10"));
         advance(0.1).await;
-        assert_eq!(
-            (pool.ended(), methods(&pool)),
-            (vec![ended.to_owned()], vec!["GET".to_owned()]),
-            "{sentence}"
-        );
+        assert_eq!((pool.ended(), methods(&pool)), (vec![ended.to_owned()], vec!["GET".to_owned()]), "{sentence}");
         assert_eq!(pool.wakes().len(), 1, "{sentence}: it is decided again");
     }
 }

@@ -4,8 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::authority::{
-    ConditionChange, ConditionChanges, EvictionChange, EvictionUpdate, OwnerRequest, Precondition, Report,
-    StatusChange,
+    ConditionChange, ConditionChanges, EvictionChange, EvictionUpdate, OwnerRequest, Precondition, Report, StatusChange,
 };
 use crate::client::scripted::FAILURES;
 use crate::model::{EvictionIntent, EvictionRole, IMPERATIVE_EVICTOR, PodKey, Requester, ResponderState};
@@ -148,19 +147,12 @@ async fn a_final_condition_is_written_only_after_quorum_reads() {
 #[tokio::test(start_paused = true)]
 async fn a_request_is_marked_invalid_only_after_a_quorum_read() {
     let refuse = || update("r", EvictionChange::Refuse { observed: 4, transitions: (true, true) });
-    let of = |pod: Obj, evictions: &[Obj]| There {
-        pod: Some(pod),
-        evictions: evictions.to_vec(),
-        ..There::default()
-    };
+    let of = |pod: Obj, evictions: &[Obj]| There { pod: Some(pod), evictions: evictions.to_vec(), ..There::default() };
     let group = || pod("p").set("/spec/schedulingGroup", json!({ "podGroupName": "g" }));
     for (there, message) in [
         (There::default(), Some("Target pod not found.")),
         (of(pod("p").uid("uid-q"), &[]), Some("Target pod UID mismatch: expected uid-p, got uid-q.")),
-        (
-            of(group(), &[e()]),
-            Some("Target pod references a SchedulingGroup. Eviction is currently not supported."),
-        ),
+        (of(group(), &[e()]), Some("Target pod references a SchedulingGroup. Eviction is currently not supported.")),
         (of(pod("p"), &[]), None),
         // An Eviction that is not in the cache yet records the pod's outcome.
         (There { evictions: vec![e()], ..There::default() }, None),
@@ -171,10 +163,7 @@ async fn a_request_is_marked_invalid_only_after_a_quorum_read() {
             continue;
         };
         let body = written[0].json();
-        assert_eq!(
-            (outcome.as_str(), written[0].path.as_str()),
-            ("written", &*format!("{REQUESTS}/r/status"))
-        );
+        assert_eq!((outcome.as_str(), written[0].path.as_str()), ("written", &*format!("{REQUESTS}/r/status")));
         let [failed, evicted] = [0, 1].map(|at| body["status"]["conditions"][at].clone());
         assert_eq!((&failed["reason"], &failed["message"]), (&json!("EvictionInvalid"), &json!(message)));
         assert_eq!((&evicted["status"], &body["status"]["observedGeneration"]), (&json!("False"), &json!(4)));
@@ -227,10 +216,7 @@ async fn each_write_carries_uid_and_version_and_only_changed_entries() {
         (
             EvictionChange::Mark {
                 owners: owner(),
-                labels: vec![
-                    ("a.com/a".into(), Some(EvictionRole::RequesterResponder)),
-                    ("b.com/b".into(), None),
-                ],
+                labels: vec![("a.com/a".into(), Some(EvictionRole::RequesterResponder)), ("b.com/b".into(), None)],
             },
             "PATCH /e",
             json!({ "metadata": {
@@ -266,20 +252,13 @@ async fn a_new_eviction_gets_the_next_free_name() {
     };
     for (taken, outcome, names) in [
         (vec![], "written", vec!["pod-1-p"]),
-        (
-            vec![eviction("pod-1-p", "q"), eviction("pod-2-p", "q")],
-            "written",
-            vec!["pod-1-p", "pod-2-p", "pod-3-p"],
-        ),
+        (vec![eviction("pod-1-p", "q"), eviction("pod-2-p", "q")], "written", vec!["pod-1-p", "pod-2-p", "pod-3-p"]),
         (vec![eviction("pod-1-p", "p")], "changed", vec!["pod-1-p"]),
     ] {
         let (found, written) = done(&There { evictions: taken, ..There::default() }, create()).await;
         let tried: Vec<String> =
             written.iter().map(|one| one.json()["metadata"]["name"].as_str().unwrap().to_owned()).collect();
-        assert_eq!(
-            (found.as_str(), tried),
-            (outcome, names.into_iter().map(str::to_owned).collect::<Vec<_>>())
-        );
+        assert_eq!((found.as_str(), tried), (outcome, names.into_iter().map(str::to_owned).collect::<Vec<_>>()));
         let labels = &written[0].json()["metadata"]["labels"];
         assert_eq!(
             (&labels["app.kubernetes.io/managed-by"], &labels["a.com/a"]),
@@ -303,12 +282,7 @@ async fn the_answer_to_an_eviction_is_reported() {
         ("terminating", there(Some(running().terminating())), "the pod is terminating", false),
         ("gone", there(None), "the pod does not exist any more", true),
         ("another", there(Some(running().uid("uid-q"))), "another pod has its name", true),
-        (
-            "finished",
-            there(Some(pod("p").terminated())),
-            "the pod ran to its end: there is nothing to evict",
-            true,
-        ),
+        ("finished", there(Some(pod("p").terminated())), "the pod ran to its end: there is nothing to evict", true),
         (
             "refused",
             refused,
@@ -319,8 +293,7 @@ async fn the_answer_to_an_eviction_is_reported() {
     for (sentence, there, message, complete) in rows {
         let (outcome, written) = done(&there, update("e", evict())).await;
         let entry = written.last().unwrap().json()["status"]["responders"][0].clone();
-        let said =
-            (outcome.as_str(), entry["message"].as_str().unwrap(), entry.get("completionTime").is_some());
+        let said = (outcome.as_str(), entry["message"].as_str().unwrap(), entry.get("completionTime").is_some());
         assert_eq!(said, ("written", message, complete), "{sentence}");
     }
 }
@@ -331,10 +304,7 @@ async fn an_eviction_that_changed_since_the_decision_evicts_nothing() {
     for evictions in [vec![e().rv(8)], vec![e().uid("uid-other")], vec![]] {
         let there = There { pod: Some(pod("p")), evictions, ..There::default() };
         let (outcome, written) = done(&there, update("e", evict())).await;
-        assert!(
-            ["changed", "gone"].contains(&outcome.as_str()) && written.is_empty(),
-            "{outcome} {written:?}"
-        );
+        assert!(["changed", "gone"].contains(&outcome.as_str()) && written.is_empty(), "{outcome} {written:?}");
     }
 }
 
@@ -353,8 +323,7 @@ async fn attack_a_clock_that_is_31_seconds_off_stops_no_eviction() {
     let pool = pool(Leadership::always(), refuses);
     let begins = || StatusChange { observed: 1, starts: Some("a.com/a".into()), ..StatusChange::default() };
     for (version, tries) in [("7", 3), ("9", 1)] {
-        let Intent::Update(Update::Eviction(mut wanted)) =
-            update("e", EvictionChange::Status(Box::new(begins())))
+        let Intent::Update(Update::Eviction(mut wanted)) = update("e", EvictionChange::Status(Box::new(begins())))
         else {
             panic!()
         };
@@ -405,13 +374,9 @@ async fn attack_evictions_that_hang_delay_no_force_deletion() {
 /// A thousand requests of one namespace that are withdrawn at once: their lists are shared, and other requests get their turn.
 #[tokio::test(start_paused = true)]
 async fn attack_a_thousand_withdrawn_requests_share_few_lists_and_block_no_other() {
-    let pool = pool(Leadership::always(), |request| {
-        There::default().answer(request).delayed(Duration::from_millis(5))
-    });
+    let pool = pool(Leadership::always(), |request| There::default().answer(request).delayed(Duration::from_millis(5)));
     let of = |namespace: &str, number: usize| {
-        let Intent::Update(Update::Eviction(mut one)) = update("e", ends(Precondition::NotRequested)) else {
-            panic!()
-        };
+        let Intent::Update(Update::Eviction(mut one)) = update("e", ends(Precondition::NotRequested)) else { panic!() };
         (one.uid, one.pod.namespace) = (uid(&format!("uid-{namespace}-{number}")), namespace.into());
         Intent::Update(Update::Eviction(one))
     };

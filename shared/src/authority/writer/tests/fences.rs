@@ -9,8 +9,8 @@ use serde_json::json;
 use super::messages::{event_types_and_reasons, events};
 use super::*;
 use crate::api::{
-    Attempt, Condition, DesiredPower, DeviceRef, Drain, FenceTrigger, Incarnation, NodeFenceSpec,
-    NodeFenceStatus, Phase, PodSafetyRemediationStatus, Trigger,
+    Attempt, Condition, DesiredPower, DeviceRef, Drain, FenceTrigger, Incarnation, NodeFenceSpec, NodeFenceStatus,
+    Phase, PodSafetyRemediationStatus, Trigger,
 };
 use crate::authority::{FenceKey, FenceStepRequest, Step, Target};
 use crate::client::ApiError;
@@ -19,8 +19,7 @@ use crate::testing::objects::uid;
 
 pub(super) fn target(node: &str, status: NodeFenceStatus) -> Target {
     let trigger = FenceTrigger { kind: Trigger::Person, reason: "r".to_owned(), by: None, condition: None };
-    let incarnation =
-        Incarnation { name: node.to_owned(), uid: format!("uid-{node}"), boot_id: "boot".to_owned() };
+    let incarnation = Incarnation { name: node.to_owned(), uid: format!("uid-{node}"), boot_id: "boot".to_owned() };
     let spec = NodeFenceSpec {
         node: incarnation,
         policy: "p".to_owned(),
@@ -48,26 +47,13 @@ pub(super) fn remediation(status: PodSafetyRemediationStatus) -> Intent {
     let (namespace, name, rv) = ("ns".into(), "n".into(), "1".parse().unwrap());
     let node = Some(NodeKey { name: "n".into(), uid: uid("uid-n") });
     let reply = RemediationUpdate::WriteStatus(Box::new(status));
-    Intent::Remediate(Box::new(RemediationRequest {
-        namespace,
-        name,
-        uid: uid("uid-r"),
-        rv,
-        node,
-        update: reply,
-    }))
+    Intent::Remediate(Box::new(RemediationRequest { namespace, name, uid: uid("uid-r"), rv, node, update: reply }))
 }
 
 pub(super) fn look_through(device: &str) -> Intent {
     let uid = Uid::new(&format!("uid-{device}")).unwrap();
     let device = DeviceRef { namespace: "fencing".to_owned(), name: device.to_owned() };
-    Intent::Monitor(Box::new(MonitorRequest {
-        device,
-        uid,
-        nodes: Vec::new(),
-        is_complete: true,
-        test: None,
-    }))
+    Intent::Monitor(Box::new(MonitorRequest { device, uid, nodes: Vec::new(), is_complete: true, test: None }))
 }
 
 /// A request to switch off this node.

@@ -16,12 +16,7 @@ fn each_volume_change_has_a_unique_name() {
         VolumeChange::DenyAttach(refused()),
         VolumeChange::Allow,
         VolumeChange::Release { denial: None },
-        VolumeChange::Revoke {
-            holder: holder(BOOT),
-            basis: RevocationBasis::NodeGone,
-            next: None,
-            denial: None,
-        },
+        VolumeChange::Revoke { holder: holder(BOOT), basis: RevocationBasis::NodeGone, next: None, denial: None },
         VolumeChange::DeleteLease,
     ];
     assert_eq!(all.map(|change| change.name()), VolumeChange::NAMES);
@@ -36,12 +31,8 @@ fn only_a_revocation_rests_on_its_evidence_too() {
         other => panic!("{other:?}"),
     };
     let rv = "7".parse().unwrap();
-    let over = VolumeChange::Revoke {
-        holder: holder(BOOT),
-        basis: RevocationBasis::Rebooted,
-        next: None,
-        denial: None,
-    };
+    let over =
+        VolumeChange::Revoke { holder: holder(BOOT), basis: RevocationBasis::Rebooted, next: None, denial: None };
     assert_eq!(basis(over), (rv, Some(RevocationBasis::Rebooted)));
     assert_eq!(basis(VolumeChange::Allow), (rv, None));
 }
@@ -64,9 +55,7 @@ fn a_claim_about_a_node_names_it_in_the_queue_and_the_journal() {
 async fn a_volume_lease_has_micro_times() {
     let pool = pool(Leadership::always(), |request| match request.method.as_str() {
         "GET" => Answer::not_found(),
-        _ => {
-            Answer::json(&json!({ "metadata": { "name": "v", "uid": "uid-lease", "resourceVersion": "8" } }))
-        }
+        _ => Answer::json(&json!({ "metadata": { "name": "v", "uid": "uid-lease", "resourceVersion": "8" } })),
     });
     let take = VolumeChange::Acquire { holder: holder(BOOT), denial: None };
     assert_eq!(pool.authority.submit(update(true, take), &pool.owner), Submitted::Accepted);
@@ -118,14 +107,8 @@ async fn bug_a_deletion_delayed_by_a_slow_api_server_was_recorded_as_changed() {
     let pod = pod("a").force(Claim::KubeletTerminated).pod;
     let cause = crate::authority::DeleteCause::NodeGone { node: "n".into() };
     let due = Mono::default();
-    let delete = GracefulDeleteRequest {
-        pod,
-        rv: "10".parse().unwrap(),
-        generation: 1,
-        disrupted_since: None,
-        cause,
-        due,
-    };
+    let delete =
+        GracefulDeleteRequest { pod, rv: "10".parse().unwrap(), generation: 1, disrupted_since: None, cause, due };
     pool.submit_accepted(Intent::Delete(delete));
     advance(3.5).await;
     let why = "the node was read, but the answer took longer than 2s, and the node may have changed since: tried again";
@@ -186,8 +169,7 @@ fn broken(boot: &str, next: Option<Holder>) -> VolumeChange {
 fn volumes() -> Vec<Volume> {
     let refused = |why: &str| AttachDenial { why: why.to_owned(), detach_from: None };
     let taken = |refused| VolumeChange::Acquire { holder: holder(BOOT), denial: refused };
-    let guarded =
-        |change, reason, said, about, loud| (change, 200, Action::Guarded, reason, said, about, loud);
+    let guarded = |change, reason, said, about, loud| (change, 200, Action::Guarded, reason, said, about, loud);
     vec![
         guarded(taken(None), "VolumeLeaseAcquired", "taken by node n", Some("n"), false),
         guarded(
@@ -197,13 +179,7 @@ fn volumes() -> Vec<Volume> {
             Some("n"),
             false,
         ),
-        guarded(
-            VolumeChange::DenyAttach(refused("it may write")),
-            "VolumeAttachDenied",
-            "it may write",
-            None,
-            true,
-        ),
+        guarded(VolumeChange::DenyAttach(refused("it may write")), "VolumeAttachDenied", "it may write", None, true),
         guarded(
             VolumeChange::Allow,
             "VolumeAllowed",
@@ -241,13 +217,7 @@ fn volumes() -> Vec<Volume> {
             Some("n"),
             true,
         ),
-        guarded(
-            VolumeChange::DeleteLease,
-            "VolumeLeaseDeleted",
-            "it is gone, and so is its Lease",
-            None,
-            false,
-        ),
+        guarded(VolumeChange::DeleteLease, "VolumeLeaseDeleted", "it is gone, and so is its Lease", None, false),
         (VolumeChange::Allow, 500, Action::Failed, "server", "", None, false),
     ]
 }
@@ -255,18 +225,12 @@ fn volumes() -> Vec<Volume> {
 #[tokio::test(start_paused = true)]
 async fn volume_changes_are_recorded_and_only_exceptional_ones_have_events() {
     for (change, code, action, reason, said, about, loud) in volumes() {
-        let pool = pool(Leadership::always(), move |request| {
-            match (request.method.as_str(), request.path.as_str()) {
-                ("GET", "/api/v1/nodes/n") => {
-                    Answer::json(&node("n").set("/status/nodeInfo", json!({ "bootID": BOOT })).0)
-                }
-                ("GET", _) => Answer::not_found(),
-                ("POST", _) => Answer::json(&json!({ "metadata": {} })),
-                _ if code == 500 => Answer::status(500, "InternalError", "etcd"),
-                _ => Answer::json(
-                    &json!({ "metadata": { "name": "v", "uid": "uid-lease", "resourceVersion": "8" } }),
-                ),
-            }
+        let pool = pool(Leadership::always(), move |request| match (request.method.as_str(), request.path.as_str()) {
+            ("GET", "/api/v1/nodes/n") => Answer::json(&node("n").set("/status/nodeInfo", json!({ "bootID": BOOT })).0),
+            ("GET", _) => Answer::not_found(),
+            ("POST", _) => Answer::json(&json!({ "metadata": {} })),
+            _ if code == 500 => Answer::status(500, "InternalError", "etcd"),
+            _ => Answer::json(&json!({ "metadata": { "name": "v", "uid": "uid-lease", "resourceVersion": "8" } })),
         });
         assert_eq!(pool.authority.submit(update(true, change.clone()), &pool.owner), Submitted::Accepted);
         advance(0.5).await;
@@ -281,10 +245,6 @@ async fn volume_changes_are_recorded_and_only_exceptional_ones_have_events() {
             _ => ("Normal", reason),
         };
         let expected = loud.then(|| (event.0.to_owned(), event.1.to_owned()));
-        assert_eq!(
-            event_types_and_reasons(&pool).await,
-            expected.into_iter().collect::<Vec<_>>(),
-            "{change:?}"
-        );
+        assert_eq!(event_types_and_reasons(&pool).await, expected.into_iter().collect::<Vec<_>>(), "{change:?}");
     }
 }

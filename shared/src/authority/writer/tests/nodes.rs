@@ -73,8 +73,7 @@ fn wakes(handler: &RecordingHandler) -> Vec<f64> {
 /// Starts the recorder, with the same API server.
 fn start_recorder(pool: &Pool) {
     let (connection, leadership) = (pool.api.connection(), Arc::clone(&pool.leadership));
-    let write =
-        pool.authority.events.clone().worker_loop(connection, leadership, "pod-safety", "i".to_owned());
+    let write = pool.authority.events.clone().worker_loop(connection, leadership, "pod-safety", "i".to_owned());
     pool.env.spawner.spawn("events", Box::pin(write));
 }
 
@@ -114,10 +113,7 @@ async fn a_node_update_is_written_recorded_counted_and_has_one_event() {
         (&json!("Normal"), &json!("NodeNotReady"), &json!("Node n status is now: NodeNotReady"))
     );
     assert_eq!(event["reportingComponent"], "node-controller");
-    assert_eq!(
-        event["involvedObject"],
-        json!({ "apiVersion": "v1", "kind": "Node", "name": "n", "uid": "uid-n" })
-    );
+    assert_eq!(event["involvedObject"], json!({ "apiVersion": "v1", "kind": "Node", "name": "n", "uid": "uid-n" }));
     assert_eq!(pool.metrics.authority.outcomes.with_label_values(&["written"]).get(), 1);
 }
 
@@ -189,9 +185,13 @@ async fn a_node_update_without_effect_is_retried_with_backoff() {
 /// five minutes until the last one is marked.
 #[tokio::test(start_paused = true)]
 async fn w_nl1_nodes_do_not_wait_for_pods() {
-    let pool = pool(Leadership::always(), |request| {
-        if request.path.contains("/pods/") { Answer::never() } else { lost(request) }
-    });
+    let pool =
+        pool(
+            Leadership::always(),
+            |request| {
+                if request.path.contains("/pods/") { Answer::never() } else { lost(request) }
+            },
+        );
     for number in 0..2_000 {
         pool.submit_intent(of_pod(&format!("p{number}"), true, None));
         let elsewhere = pod(&format!("q{number}")).set("/metadata/namespace", format!("ns{number}").into());
@@ -209,9 +209,13 @@ async fn w_nl1_nodes_do_not_wait_for_pods() {
 
 #[tokio::test(start_paused = true)]
 async fn pods_do_not_wait_for_nodes_and_node_writes_are_limited() {
-    let pool = pool(Leadership::always(), |request| {
-        if request.path.contains("/nodes/") { Answer::never() } else { well(request) }
-    });
+    let pool =
+        pool(
+            Leadership::always(),
+            |request| {
+                if request.path.contains("/nodes/") { Answer::never() } else { well(request) }
+            },
+        );
     for number in 0..100 {
         pool.submit_intent(of_node(taint(&format!("n{number}"), "5")));
     }
@@ -326,10 +330,7 @@ async fn a_pod_of_a_lost_node_is_patched_at_its_version_and_has_an_event() {
     );
     let conditions = patches[2].json()["status"]["conditions"].clone();
     assert_eq!(conditions.as_array().unwrap().len(), 1);
-    assert_eq!(
-        (&conditions[0]["status"], &conditions[0]["reason"]),
-        (&json!("False"), &json!("KubeletReporting"))
-    );
+    assert_eq!((&conditions[0]["status"], &conditions[0]["reason"]), (&json!("False"), &json!("KubeletReporting")));
     let events = event_bodies(&pool);
     let said: Vec<_> = events
         .iter()
@@ -345,8 +346,7 @@ async fn a_superseded_update_of_the_same_pod_is_woken() {
     let others: Arc<dyn CompletionHandler> = Arc::<RecordingHandler>::clone(&other);
     // All workers are busy, so that both requests wait for their turn.
     for number in 0..DEFAULT_WORKERS {
-        let object =
-            ended_pod(&format!("p{number}")).set("/metadata/namespace", format!("ns{number}").into());
+        let object = ended_pod(&format!("p{number}")).set("/metadata/namespace", format!("ns{number}").into());
         pool.submit_ended(&object);
     }
     advance(0.1).await;
@@ -354,8 +354,7 @@ async fn a_superseded_update_of_the_same_pod_is_woken() {
     pool.submit_accepted(of_pod("a", true, None));
     pool.submit_accepted(of_pod("a", false, Some(true)));
     advance(2.5).await;
-    let patches: Vec<_> =
-        pool.api.requests().into_iter().filter(|request| request.method == "PATCH").collect();
+    let patches: Vec<_> = pool.api.requests().into_iter().filter(|request| request.method == "PATCH").collect();
     assert_eq!(patches.len(), 1, "what was calculated last is written");
     assert!(patches[0].body.contains("NodeUnreachable"), "{}", patches[0].body);
     assert_eq!((wakes(&other), wakes(&pool.handler)), (vec![2.0], vec![]));

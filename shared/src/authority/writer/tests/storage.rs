@@ -47,10 +47,7 @@ async fn relieved(objects: BTreeMap<&'static str, Value>) -> (usize, Vec<String>
 }
 
 /// The same, with a delayed answer about the fence; also returns the journal.
-async fn relieved_after(
-    objects: BTreeMap<&'static str, Value>,
-    late: Duration,
-) -> (usize, Vec<String>, Vec<String>) {
+async fn relieved_after(objects: BTreeMap<&'static str, Value>, late: Duration) -> (usize, Vec<String>, Vec<String>) {
     let pool = pool(Leadership::always(), move |request: &Received| match request.method.as_str() {
         "GET" if request.path == FENCE => {
             objects.get(FENCE).map_or_else(Answer::not_found, |there| Answer::json(there).delayed(late))

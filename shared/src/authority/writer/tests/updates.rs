@@ -21,9 +21,7 @@ pub(super) fn status(rv: &str) -> Intent {
 
 fn conflict(request: &Received) -> Answer {
     match request.method.as_str() {
-        "PATCH" => {
-            Answer::status(409, "Conflict", "the object has been modified").delayed(Duration::from_secs(1))
-        }
+        "PATCH" => Answer::status(409, "Conflict", "the object has been modified").delayed(Duration::from_secs(1)),
         _ => Answer::not_found(),
     }
 }
@@ -171,11 +169,8 @@ fn logged() -> Vec<(Update, Outcome, &'static str)> {
     let failed = || Outcome::Failed(ApiError::TimedOut { after: Duration::from_secs(30) });
     let node = || of(of_node(taint("n", "5")));
     let cleared = || of(status("1"));
-    let ungate = Update::Ungate {
-        pod: pod("a").force(Claim::KubeletTerminated).pod,
-        rv: "1".parse().unwrap(),
-        pin: None,
-    };
+    let ungate =
+        Update::Ungate { pod: pod("a").force(Claim::KubeletTerminated).pod, rv: "1".parse().unwrap(), pin: None };
     let (name, rv) = ("f".into(), "1".parse().unwrap());
     let past = FinishedObject { kind: Kind::NodeFences, node: "n".into(), name, uid: uid("uid-f"), rv };
     vec![

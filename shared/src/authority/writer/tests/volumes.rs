@@ -18,8 +18,7 @@ pub(super) fn holder(boot: &str) -> Holder {
 
 pub(super) fn update(lease: bool, change: VolumeChange) -> Intent {
     let lease = lease.then(|| VolumeLeaseRef { uid: uid("uid-lease"), generation: 3 });
-    let update =
-        VolumeUpdate { volume: "v".into(), uid: uid("uid-v"), rv: "7".parse().unwrap(), lease, change };
+    let update = VolumeUpdate { volume: "v".into(), uid: uid("uid-v"), rv: "7".parse().unwrap(), lease, change };
     Intent::Update(Update::Volume(Box::new(update)))
 }
 
@@ -38,10 +37,7 @@ async fn written(boot: &'static str, intent: Intent) -> (Vec<(String, Value)>, V
     pool.submit_accepted(intent);
     advance(0.5).await;
     let writes = pool.api.requests().into_iter().filter(|request| request.method != "GET");
-    (
-        writes.map(|request| (format!("{} {}", request.method, request.path), request.json())).collect(),
-        pool.ended(),
-    )
+    (writes.map(|request| (format!("{} {}", request.method, request.path), request.json())).collect(), pool.ended())
 }
 
 #[tokio::test(start_paused = true)]
@@ -80,11 +76,7 @@ async fn each_change_is_a_compare_and_swap() {
         let (line, body) = &writes[0];
         assert_eq!(*line, format!("PATCH {LEASES}/v"), "{change:?}");
         let meta = &body["metadata"];
-        assert_eq!(
-            (&meta["uid"], &meta["resourceVersion"]),
-            (&json!("uid-lease"), &json!("7")),
-            "{change:?}"
-        );
+        assert_eq!((&meta["uid"], &meta["resourceVersion"]), (&json!("uid-lease"), &json!("7")), "{change:?}");
         assert_eq!(meta["labels"]["pod-safety.dev/held"], held, "{change:?}");
         assert_eq!(meta["annotations"]["pod-safety.dev/hold"].is_null(), held.is_null(), "{change:?}");
         assert_eq!(body["spec"]["holderIdentity"], spec, "{change:?}");
@@ -99,12 +91,7 @@ async fn each_change_is_a_compare_and_swap() {
 
 #[tokio::test(start_paused = true)]
 async fn a_holder_is_revoked_only_if_its_incarnation_has_ended_and_the_generation_grows() {
-    let over = |by: RevocationBasis| VolumeChange::Revoke {
-        holder: holder(BOOT),
-        basis: by,
-        next: None,
-        denial: None,
-    };
+    let over = |by: RevocationBasis| VolumeChange::Revoke { holder: holder(BOOT), basis: by, next: None, denial: None };
     for (what, boot, by) in [
         ("the same life", BOOT, RevocationBasis::Rebooted),
         ("a life that does not say which", "", RevocationBasis::Rebooted),
@@ -120,12 +107,8 @@ async fn a_holder_is_revoked_only_if_its_incarnation_has_ended_and_the_generatio
     }
     let booted = holder(NEXT_BOOT);
     for (next, identity) in [(None, Value::Null), (Some(booted.clone()), json!(booted.to_string()))] {
-        let change = VolumeChange::Revoke {
-            holder: holder(BOOT),
-            basis: RevocationBasis::Rebooted,
-            next,
-            denial: None,
-        };
+        let change =
+            VolumeChange::Revoke { holder: holder(BOOT), basis: RevocationBasis::Rebooted, next, denial: None };
         let (writes, ended) = written(NEXT_BOOT, update(true, change)).await;
         assert_eq!(ended, ["uid-v: written"]);
         let (_, body) = &writes[0];
@@ -140,12 +123,7 @@ async fn a_holder_is_revoked_only_if_its_incarnation_has_ended_and_the_generatio
 /// A node with a hundred volumes gets one turn for many of them, and not a hundred turns.
 #[test]
 fn revocations_use_the_flow_of_their_node_and_other_changes_that_of_their_volume() {
-    let over = |by: RevocationBasis| VolumeChange::Revoke {
-        holder: holder(BOOT),
-        basis: by,
-        next: None,
-        denial: None,
-    };
+    let over = |by: RevocationBasis| VolumeChange::Revoke { holder: holder(BOOT), basis: by, next: None, denial: None };
     for (change, lane) in [
         (over(RevocationBasis::NodeGone), "n"),
         (over(RevocationBasis::Storage("e".into())), "n"),
@@ -164,12 +142,7 @@ async fn a_refused_revocation_is_retried_later() {
     let refused = || {
         update(
             true,
-            VolumeChange::Revoke {
-                holder: holder(BOOT),
-                basis: RevocationBasis::Rebooted,
-                next: None,
-                denial: None,
-            },
+            VolumeChange::Revoke { holder: holder(BOOT), basis: RevocationBasis::Rebooted, next: None, denial: None },
         )
     };
     pool.submit_intent(refused());
@@ -184,10 +157,7 @@ async fn ungate_removes_only_its_own_gate_and_pins_the_pod() {
     let (writes, _) = written(BOOT, Intent::Update(update)).await;
     let (line, body) = &writes[0];
     assert_eq!(line, "PATCH /api/v1/namespaces/ns/pods/a");
-    assert_eq!(
-        body["spec"]["schedulingGates"],
-        json!([{ "$patch": "delete", "name": "pod-safety.dev/volume-guard" }])
-    );
+    assert_eq!(body["spec"]["schedulingGates"], json!([{ "$patch": "delete", "name": "pod-safety.dev/volume-guard" }]));
     assert_eq!(body["spec"]["nodeSelector"], json!({ "kubernetes.io/hostname": "host-a" }));
     assert_eq!(body["metadata"]["resourceVersion"], "10");
 }
@@ -233,15 +203,14 @@ impl Shown {
                 Answer::json(&json!({ "metadata": { "resourceVersion": "9" }, "items": self.attachments }))
             }
             ("GET", _) => Answer::not_found(),
-            _ => Answer::json(
-                &json!({ "metadata": { "name": "v", "uid": "uid-lease", "resourceVersion": "8" } }),
-            ),
+            _ => Answer::json(&json!({ "metadata": { "name": "v", "uid": "uid-lease", "resourceVersion": "8" } })),
         }
     }
 }
 
 fn attachment(volume: &str, node: &str, more: Value) -> Value {
-    let mut metadata = json!({ "name": format!("{volume}.{node}"), "uid": format!("uid-{volume}.{node}"), "resourceVersion": "4" });
+    let mut metadata =
+        json!({ "name": format!("{volume}.{node}"), "uid": format!("uid-{volume}.{node}"), "resourceVersion": "4" });
     for (key, value) in more.as_object().into_iter().flatten() {
         metadata[key] = value.clone();
     }
@@ -255,12 +224,8 @@ async fn relieved(shown: Shown) -> (Vec<Value>, Vec<String>) {
     pool.world.apply(Kind::VolumeLeases, &lease, pool.env.now());
     let from = NodeKey { name: "n".into(), uid: uid("uid-n") };
     let refused = Some(AttachDenial { why: "its pods are there".to_owned(), detach_from: Some(from) });
-    let change = VolumeChange::Revoke {
-        holder: holder(BOOT),
-        basis: RevocationBasis::Detached,
-        next: None,
-        denial: refused,
-    };
+    let change =
+        VolumeChange::Revoke { holder: holder(BOOT), basis: RevocationBasis::Detached, next: None, denial: refused };
     pool.submit_accepted(update(true, change));
     advance(0.5).await;
     let writes = pool.api.requests().into_iter().filter(|request| request.method != "GET");
@@ -275,14 +240,8 @@ async fn a_volume_detached_from_exclusive_storage_is_released_and_stays_denied_t
     assert_eq!(spec["leaseTransitions"], 4);
     assert_eq!(spec.get("holderIdentity"), Some(&Value::Null));
     assert_eq!((&meta["uid"], &meta["resourceVersion"]), (&json!("uid-lease"), &json!("7")));
-    assert_eq!(
-        meta["labels"],
-        json!({ "pod-safety.dev/held": "true", "pod-safety.dev/detach-from": "uid-n" })
-    );
-    assert_eq!(
-        meta["annotations"]["pod-safety.dev/detach-from"], "n",
-        "admission knows nodes by their names"
-    );
+    assert_eq!(meta["labels"], json!({ "pod-safety.dev/held": "true", "pod-safety.dev/detach-from": "uid-n" }));
+    assert_eq!(meta["annotations"]["pod-safety.dev/detach-from"], "n", "admission knows nodes by their names");
 }
 
 /// Planted bugs: each case is what a judge with one check less would accept as evidence.
@@ -295,8 +254,7 @@ async fn an_incomplete_detachment_is_no_evidence() {
     };
     let labels = "/metadata/labels";
     let here = |more: Value| json!([attachment("v", "n", more)]);
-    let deleting =
-        json!({ "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["external-attacher/d"] });
+    let deleting = json!({ "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["external-attacher/d"] });
     for (what, shown) in [
         (
             "it was never attached",
@@ -305,10 +263,7 @@ async fn an_incomplete_detachment_is_no_evidence() {
         (
             "it was attached to another",
             Shown {
-                lease: without(
-                    labels,
-                    json!({ "pod-safety.dev/held": "true", "pod-safety.dev/detach-from": "uid-m" }),
-                ),
+                lease: without(labels, json!({ "pod-safety.dev/held": "true", "pod-safety.dev/detach-from": "uid-m" })),
                 ..Shown::proof()
             },
         ),
@@ -344,12 +299,7 @@ async fn a_revocation_without_an_answer_times_out_when_its_evidence_expires() {
     });
     pool.submit_accepted(update(
         true,
-        VolumeChange::Revoke {
-            holder: holder(BOOT),
-            basis: RevocationBasis::Rebooted,
-            next: None,
-            denial: None,
-        },
+        VolumeChange::Revoke { holder: holder(BOOT), basis: RevocationBasis::Rebooted, next: None, denial: None },
     ));
     advance(1.9).await;
     assert_eq!(pool.ended(), [""; 0]);

@@ -81,8 +81,7 @@ impl<A> History<A> {
         let mut wrong: Vec<_> = listed.iter().filter_map(|one| one.mismatch(implementation, state)).collect();
         for (line, expected) in step.expected {
             if !listed.iter().any(|one| one.is_about(line))
-                && (implementation == Implementation::PodSafety
-                    || !(self.is_drawn_by_chance)(&step.name, line))
+                && (implementation == Implementation::PodSafety || !(self.is_drawn_by_chance)(&step.name, line))
                 && value(state, line) != versions::as_selected(expected)
             {
                 wrong.push(format!("{line}: {:?}, wanted {expected:?}", value(state, line)));
@@ -125,8 +124,8 @@ impl<A> History<A> {
                 (Some(first), Some(last)) if first <= last => {
                     let expected = self.steps[first..=last].iter().flat_map(|step| step.expected);
                     let expected = expected.filter(|(line, _)| one.is_about(line));
-                    let others = expected
-                        .filter(|(_, expected)| !one.pod_safety.contains(&versions::as_selected(expected)));
+                    let others =
+                        expected.filter(|(_, expected)| !one.pod_safety.contains(&versions::as_selected(expected)));
                     astray.extend(others.map(|(line, _)| format!("{line}: the step says something else")));
                 }
                 _ => astray.push(format!("{:?}: no steps from {:?} to {:?}", one.about, one.first, one.last)),
@@ -167,17 +166,14 @@ pub(crate) async fn pod_safety_matches_the_recording<W: World>(history: History<
     let (mut world, mut before) = (W::start(Implementation::PodSafety).await, ObservedState::new());
     let mut astray = Vec::new();
     for at in 0..history.steps.len() {
-        let after = history
-            .run_until_expected(&mut world, at, Implementation::PodSafety, Some(recorded.after(at)))
-            .await;
+        let after =
+            history.run_until_expected(&mut world, at, Implementation::PodSafety, Some(recorded.after(at))).await;
         let value_of = |of: &ObservedState, line: &str| of.get(line).cloned().unwrap_or_default();
         let passed = world.intermediate_values().await.into_iter();
-        let strayed = passed.filter(|(line, value)| {
-            !W::lies_between(value, &value_of(&before, line), &value_of(&after, line))
-        });
+        let strayed =
+            passed.filter(|(line, value)| !W::lies_between(value, &value_of(&before, line), &value_of(&after, line)));
         astray.extend(strayed.map(|(line, value)| {
-            let (step, from, to) =
-                (&history.steps[at].name, value_of(&before, &line), value_of(&after, &line));
+            let (step, from, to) = (&history.steps[at].name, value_of(&before, &line), value_of(&after, &line));
             format!("{step}: {line} was {value:?} between {from:?} and {to:?}")
         }));
         before = after;
@@ -241,14 +237,9 @@ mod tests {
             1,
             "the difference is listed for the other step"
         );
-        let with = |line: &'static str, value: &'static str| {
-            good.map(|(of, was)| (of, if of == line { value } else { was }))
-        };
-        assert_eq!(
-            count_mismatches(1, Implementation::PodSafety, &with("c", "old")),
-            1,
-            "ours has the weak spot, too"
-        );
+        let with =
+            |line: &'static str, value: &'static str| good.map(|(of, was)| (of, if of == line { value } else { was }));
+        assert_eq!(count_mismatches(1, Implementation::PodSafety, &with("c", "old")), 1, "ours has the weak spot, too");
         assert_eq!(count_mismatches(1, Implementation::PodSafety, &with("d", "other")), 1, "not listed");
         assert_eq!(
             count_mismatches(1, Implementation::PodSafety, &with("a", "old")),
@@ -264,9 +255,7 @@ mod tests {
 
     #[test]
     fn one_of_several_lines_must_show_the_difference() {
-        let kcm = |b, c| {
-            count_mismatches(1, Implementation::Kcm, &[("a", "new"), ("b", b), ("c", c), ("d", "same")])
-        };
+        let kcm = |b, c| count_mismatches(1, Implementation::Kcm, &[("a", "new"), ("b", b), ("c", c), ("d", "same")]);
         assert_eq!((kcm("new", "old"), kcm("old", "new")), (0, 0));
         assert_eq!(kcm("new", "new"), 1, "it vanished");
     }

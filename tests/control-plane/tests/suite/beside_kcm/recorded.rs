@@ -36,8 +36,7 @@ impl Recorded {
         let anew = format!("{WRITES}=1 records it anew, with the test of this history that ends in _live");
         let text = std::fs::read_to_string(&path);
         let text = text.map_err(|error| format!("{}: {error}; {anew}", path.display()))?;
-        let file: Value =
-            serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+        let file: Value = serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?;
         let pinned = pinned_kubernetes().map_err(|error| error.to_string())?;
         if file["kubernetes"] != *pinned {
             let is = &file["kubernetes"];

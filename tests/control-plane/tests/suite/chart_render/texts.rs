@@ -30,8 +30,7 @@ async fn a_value_name_of_another_chart_fails_with_the_name_here() {
     assert!(names.len() > 30, "{names:?}");
     let set = names.iter().map(|name| format!("{name}=true")).collect::<Vec<_>>().join(",");
     let path = chart();
-    let output =
-        helm(&["template", "x", path.to_str().unwrap(), "--namespace=x", "--set", &set]).await.unwrap();
+    let output = helm(&["template", "x", path.to_str().unwrap(), "--namespace=x", "--set", &set]).await.unwrap();
     assert!(!output.status.success(), "{output:?}");
     let answer = "is not a value of this chart; did you mean ";
     let answers = output.stderr.lines().filter_map(|line| {
@@ -83,16 +82,13 @@ async fn commands_of_the_notes_name_release_namespace_and_chart_and_pages_are_ad
         let notes = notes(&["--set", set]).await;
         assert_eq!((notes.contains(confirm), notes.contains(build)), (confirms, builds), "{set}: {notes}");
         assert!(notes.contains(also), "{set}: {notes}");
-        for line in notes
-            .lines()
-            .map(str::trim)
-            .filter(|line| ["helm ", "kubectl "].iter().any(|it| line.starts_with(it)))
+        for line in
+            notes.lines().map(str::trim).filter(|line| ["helm ", "kubectl "].iter().any(|it| line.starts_with(it)))
         {
             let cluster_wide = line.contains("clusterrolebinding");
             assert!(cluster_wide || line.contains(" -n ps"), "{line}");
             assert!(
-                !line.starts_with("helm upgrade")
-                    || line.starts_with("helm upgrade keeper charts/pod-safety "),
+                !line.starts_with("helm upgrade") || line.starts_with("helm upgrade keeper charts/pod-safety "),
                 "{line}"
             );
         }
@@ -106,8 +102,7 @@ async fn commands_of_the_notes_name_release_namespace_and_chart_and_pages_are_ad
 fn chart_yaml_has_catalogue_metadata() {
     let about: Value = serde_saphyr::from_str(&read_file(&chart().join("Chart.yaml"))).unwrap();
     let root = chart().ancestors().nth(2).unwrap().to_owned();
-    let (home, links) =
-        (about["home"].as_str().unwrap(), about["annotations"]["artifacthub.io/links"].as_str());
+    let (home, links) = (about["home"].as_str().unwrap(), about["annotations"]["artifacthub.io/links"].as_str());
     let links: Vec<Value> = serde_saphyr::from_str(links.unwrap()).unwrap();
     let pages = links.iter().map(|link| link["url"].as_str().unwrap());
     let pages = pages.map(|url| url.strip_prefix(home).unwrap().trim_start_matches("/blob/main/"));
@@ -141,8 +136,7 @@ fn values() -> Vec<(String, String, String)> {
         if let Some(description) = text.strip_prefix("# -- ") {
             sentence = Some(description.to_owned());
         }
-        let (false, false, Some((key, default))) =
-            (text.starts_with('#'), text.starts_with('-'), text.split_once(':'))
+        let (false, false, Some((key, default))) = (text.starts_with('#'), text.starts_with('-'), text.split_once(':'))
         else {
             continue;
         };
@@ -193,8 +187,7 @@ fn the_readme_of_the_chart_is_made_from_its_values() {
     let about: Value = serde_saphyr::from_str(&read_file(&chart().join("Chart.yaml"))).unwrap();
     let all: Value = serde_saphyr::from_str(&read_file(&chart().join("values.yaml"))).unwrap();
     let of_chart = |field: &str| about[field].as_str().unwrap();
-    let mut table =
-        String::from("| Key | Type | Default | Description |\n|-----|------|---------|-------------|\n");
+    let mut table = String::from("| Key | Type | Default | Description |\n|-----|------|---------|-------------|\n");
     for (path, _, description) in values() {
         let value = all.pointer(&format!("/{}", path.replace('.', "/"))).unwrap();
         let default = match value.to_string() {

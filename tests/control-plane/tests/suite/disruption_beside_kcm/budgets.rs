@@ -11,9 +11,7 @@ use kube::{Api, Client, ResourceExt as _};
 use pod_safety_control_plane::budgets::{self, BudgetStatus};
 use pod_safety_control_plane::objects::{self, PodExt as _};
 use pod_safety_control_plane::workloads::{self, Kind};
-use pod_safety_control_plane::{
-    ControlPlane, Implementation, Options, SoleController, check_that, observe, until,
-};
+use pod_safety_control_plane::{ControlPlane, Implementation, Options, SoleController, check_that, observe, until};
 use serde_json::{Value, json};
 
 use crate::beside_kcm::trace::Trace;
@@ -84,8 +82,7 @@ impl World for Budgets {
         workloads::define_custom_kinds(&plane.admin()).await.unwrap();
         let controller = Some(plane.disruption_controller(implementation).await.unwrap());
         plane.namespace(CANARY).await.unwrap();
-        let bird =
-            objects::pod(CANARY, "bird").with_label("app", "bird").on_node("worker").with_phase("Running");
+        let bird = objects::pod(CANARY, "bird").with_label("app", "bird").on_node("worker").with_phase("Running");
         objects::create_pod(&plane.admin(), &bird).await.unwrap();
         let trace = Trace::start(Api::all(plane.admin())).await;
         Self { plane, implementation, controller, workloads: BTreeMap::new(), rounds: 0, trace }
@@ -115,8 +112,7 @@ impl World for Budgets {
         budgets::put(api, CANARY, "bird", &spec).await.unwrap();
         let expected = (1 - self.rounds % 2, self.rounds);
         until(&format!("{:?} follows the canary", self.implementation), async || {
-            let status =
-                budgets::budget_status(api, CANARY, "bird").await.map_err(|error| format!("{error:?}"))?;
+            let status = budgets::budget_status(api, CANARY, "bird").await.map_err(|error| format!("{error:?}"))?;
             check_that(
                 (status.healthy, status.desired) == expected && status.observed == status.generation,
                 status.to_string(),
@@ -200,9 +196,7 @@ impl Budgets {
             }
             Act::Down => self.controller.take().unwrap().end().await.unwrap(),
             Act::Wait(time) => tokio::time::sleep(*time).await,
-            Act::Up => {
-                self.controller = Some(self.plane.disruption_controller(self.implementation).await.unwrap())
-            }
+            Act::Up => self.controller = Some(self.plane.disruption_controller(self.implementation).await.unwrap()),
         }
         None
     }

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use pod_safety_control_plane::workloads::{
-    DAEMON_SET, DEPLOYMENT, FLEET, HERD, JOB, Kind, PHANTOM, REPLICA_SET, REPLICATION_CONTROLLER,
-    STATEFUL_SET,
+    DAEMON_SET, DEPLOYMENT, FLEET, HERD, JOB, Kind, PHANTOM, REPLICA_SET, REPLICATION_CONTROLLER, STATEFUL_SET,
 };
 use serde_json::{Value, json};
 
@@ -13,16 +12,8 @@ use crate::beside_kcm::Step;
 
 /// All steps.
 pub(crate) fn steps() -> Vec<Step<Act>> {
-    let chapters = [
-        shapes(),
-        rollout(),
-        stateful(),
-        successor(),
-        other_controllers(),
-        unscaled(),
-        overlapping(),
-        unguarded(),
-    ];
+    let chapters =
+        [shapes(), rollout(), stateful(), successor(), other_controllers(), unscaled(), overlapping(), unguarded()];
     chapters.into_iter().flatten().collect()
 }
 
@@ -222,11 +213,7 @@ fn other_controllers() -> Vec<Step<Act>> {
             vec![Act::Budget("old", at_least("old", "50%")), Act::Budget("ships", at_most("ships", "50%"))],
         ),
         step("others", "one of each is evicted", vec![Act::Evict("old-0"), Act::Evict("ship-0")]),
-        step(
-            "others",
-            "the ReplicationController is scaled",
-            vec![Act::Scale(REPLICATION_CONTROLLER, "old", 3)],
-        ),
+        step("others", "the ReplicationController is scaled", vec![Act::Scale(REPLICATION_CONTROLLER, "old", 3)]),
         step("others", "its pods follow", vec![Act::Gone("old-0"), Act::Gone("old-1")]),
         // No watch shows the scaling itself: kube-controller-manager reads the scale when a pod changes, pod-safety also periodically. So the
         // intermediate state depends on the time of the observation.
@@ -239,23 +226,14 @@ fn other_controllers() -> Vec<Step<Act>> {
         step("naked", "a budget in pods", vec![Act::Budget("naked", at_least("naked", 2))]),
         step("naked", "one is evicted", vec![Act::Evict("n-0")]),
         step("naked", "it ends", vec![Act::Gone("n-0")]),
-        step(
-            "naked",
-            "a budget that asks for their controllers",
-            vec![Act::Budget("naked", at_most("naked", 1))],
-        ),
+        step("naked", "a budget that asks for their controllers", vec![Act::Budget("naked", at_most("naked", 1))]),
         step("naked", "it lets nobody go", vec![Act::Evict("n-1")]),
         step(
             "naked",
             "pods with one come beside them",
             vec![
                 Act::Workload(REPLICA_SET, "set", 3),
-                Act::Pods(Pods {
-                    names: &["s-0", "s-1"],
-                    app: "naked",
-                    owner: Some("set"),
-                    phase: "Running",
-                }),
+                Act::Pods(Pods { names: &["s-0", "s-1"], app: "naked", owner: Some("set"), phase: "Running" }),
             ],
         ),
     ]
@@ -282,17 +260,9 @@ fn unscaled() -> Vec<Step<Act>> {
         .flat_map(|(kind, ns)| beside(kind, ns))
         .collect();
     all.extend([
-        step(
-            "vanished",
-            "a pod of a ReplicaSet",
-            vec![Act::Workload(REPLICA_SET, "set", 1), run("set", &["s-0"])],
-        ),
+        step("vanished", "a pod of a ReplicaSet", vec![Act::Workload(REPLICA_SET, "set", 1), run("set", &["s-0"])]),
         // pod-safety waits ten seconds for the controller of a new pod, in case it is observed later.
-        step(
-            "vanished",
-            "a budget",
-            vec![Act::Budget("set", at_most("set", 1)), Act::Wait(Duration::from_secs(11))],
-        ),
+        step("vanished", "a budget", vec![Act::Budget("set", at_most("set", 1)), Act::Wait(Duration::from_secs(11))]),
         step("vanished", "the ReplicaSet is deleted", vec![Act::NoWorkload(REPLICA_SET, "set")]),
         step("vanished", "then its pod changes", vec![Act::Ready("s-0", false)]),
         step("vanished", "an eviction", vec![Act::Evict("s-0")]),

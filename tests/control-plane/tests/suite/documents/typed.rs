@@ -73,11 +73,9 @@ async fn every_command_of_the_documentation_for_a_cluster_is_accepted() {
         assert!(typed.iter().any(|line| line.contains(there)), "nothing names {there} any more");
     }
     assert!(refused.is_empty(), "{}", refused.join("\n\n"));
-    for wrong in [
-        "kubectl get nodefence --frobnicate",
-        "helm upgrade nothing charts/nothing",
-        "kubectl get nothing | jq .",
-    ] {
+    for wrong in
+        ["kubectl get nodefence --frobnicate", "helm upgrade nothing charts/nothing", "kubectl get nothing | jq ."]
+    {
         assert!(desk.accepts(wrong).await.is_err(), "{wrong}");
     }
 }
@@ -142,8 +140,7 @@ impl Desk {
     /// It leads, serves its admin port, and does not touch the objects of this test.
     async fn run_pod_safety(&self) -> PodSafety {
         let kubeconfig = self.plane.admin_kubeconfig();
-        let mut pod_safety =
-            self.plane.pod_safety("ours", &kubeconfig, ["--controllers=pod-gc"]).await.unwrap();
+        let mut pod_safety = self.plane.pod_safety("ours", &kubeconfig, ["--controllers=pod-gc"]).await.unwrap();
         pod_safety.ready().await.unwrap();
         pod_safety.is_leader().await.unwrap();
         pod_safety
@@ -165,8 +162,7 @@ impl Desk {
         let goes_on = LONG_RUNNING.iter().any(|flag| line.contains(flag));
         let output = self.type_in(line, if goes_on { "5" } else { "120" }).await;
         let expected = if goes_on { 124 } else { 0 };
-        let text =
-            format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         println!("$ {line}\n{text}");
         // A filter may match nothing.
         let is_mute = text.is_empty() && !line.contains('|') && !line.contains("jsonpath");

@@ -52,27 +52,21 @@ impl HollowKubelets {
         let client = plane.admin();
         let Ok(all) = Api::<Pod>::all(client.clone()).list(&ListParams::default()).await else { return };
         for pod in all {
-            let (namespace, name) =
-                (pod.metadata.namespace.clone().unwrap(), pod.metadata.name.clone().unwrap());
+            let (namespace, name) = (pod.metadata.namespace.clone().unwrap(), pod.metadata.name.clone().unwrap());
             let pods = Api::<Pod>::namespaced(client.clone(), &namespace);
             let bound = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
             if pod.metadata.deletion_timestamp.is_some() {
                 let over = DeleteParams {
                     grace_period_seconds: Some(0),
-                    preconditions: Some(Preconditions {
-                        uid: pod.metadata.uid.clone(),
-                        resource_version: None,
-                    }),
+                    preconditions: Some(Preconditions { uid: pod.metadata.uid.clone(), resource_version: None }),
                     ..DeleteParams::default()
                 };
                 if pods.delete(&name, &over).await.is_ok() {
                     *self.terminated.lock().unwrap().entry(namespace).or_default() += 1;
                 }
             } else if bound && phase(&pod) == "Pending" {
-                let is_ready =
-                    !pod.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key("unready"));
-                let mut status =
-                    running(objects::pod(&namespace, &name).with_phase("Running").status.unwrap());
+                let is_ready = !pod.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key("unready"));
+                let mut status = running(objects::pod(&namespace, &name).with_phase("Running").status.unwrap());
                 for condition in status.conditions.iter_mut().flatten().filter(|_| !is_ready) {
                     condition.status = "False".to_owned();
                 }
@@ -164,7 +158,8 @@ impl ClusterCopy<'_> {
             pod["metadata"]["namespace"] = json!(self.name);
             pod["metadata"]["name"] = json!(format!("db-{number}"));
             if let Some((group, kind, uid)) = &controller {
-                pod["metadata"]["ownerReferences"] = json!([{ "apiVersion": group, "kind": kind, "name": "db", "uid": uid, "controller": true }]);
+                pod["metadata"]["ownerReferences"] =
+                    json!([{ "apiVersion": group, "kind": kind, "name": "db", "uid": uid, "controller": true }]);
             }
             apply(self.plane, &pod).await;
         }
@@ -182,12 +177,12 @@ impl ClusterCopy<'_> {
         for (index, mut spec) in specs.into_iter().enumerate() {
             spec["selector"] = json!({ "matchLabels": { "app": "db" } });
             let metadata = json!({ "namespace": self.name, "name": format!("db-{index}") });
-            let object = json!({ "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": metadata, "spec": spec });
+            let object =
+                json!({ "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": metadata, "spec": spec });
             apply(self.plane, &object).await;
             until("its status is written", async || {
                 let object = self.plane.find("pdb", &self.name, &format!("db-{index}")).await;
-                let status =
-                    object.map_err(|error| error.to_string())?.map(|object| object["status"].clone());
+                let status = object.map_err(|error| error.to_string())?.map(|object| object["status"].clone());
                 // kube-controller-manager cannot calculate a PDB for pods whose controller has no scale.
                 let is_written = |status: &Value| status["conditions"].is_array();
                 check_that(status.as_ref().is_some_and(is_written), format!("{status:?}"))
@@ -206,8 +201,7 @@ impl ClusterCopy<'_> {
         self.webhook.guard(self.plane, &self.name, self.cluster.webhook).await;
         self.make_pods().await;
         until("its pods run", async || {
-            let pods =
-                Api::<Pod>::namespaced(self.plane.admin(), &self.name).list(&ListParams::default()).await;
+            let pods = Api::<Pod>::namespaced(self.plane.admin(), &self.name).list(&ListParams::default()).await;
             let pods = pods.map_err(|error| error.to_string())?.items;
             let running = pods.iter().filter(|pod| phase(pod) == "Running").count();
             check_that(running == self.cluster.replicas, format!("{running} run"))
@@ -231,8 +225,7 @@ impl ClusterCopy<'_> {
     /// The actions of other clients after the cordon.
     async fn apply_act(&self) {
         until("the node is cordoned", async || {
-            let node =
-                Api::<Node>::all(self.plane.admin()).get(&self.node()).await.map_err(|e| e.to_string())?;
+            let node = Api::<Node>::all(self.plane.admin()).get(&self.node()).await.map_err(|e| e.to_string())?;
             check_that(node.spec.is_some_and(|spec| spec.unschedulable == Some(true)), "not yet".to_owned())
         })
         .await
@@ -244,8 +237,7 @@ impl ClusterCopy<'_> {
             Act::PdbGoes => self.kubectl(&[&["delete", "pdb", "--all"], &here[..]].concat()).await,
             Act::PdbLowers => {
                 let to = json!({ "spec": { "minAvailable": 0, "maxUnavailable": null } }).to_string();
-                self.kubectl(&[&["patch", "pdb", "db-0", "--type=merge", "-p", &to], &here[..]].concat())
-                    .await;
+                self.kubectl(&[&["patch", "pdb", "db-0", "--type=merge", "-p", &to], &here[..]].concat()).await;
             }
             Act::PodGoes => {
                 self.kubectl(&[&["delete", "pod", "-l", "app=db", "--wait=false"], &here[..]].concat()).await;
@@ -263,16 +255,10 @@ impl ClusterCopy<'_> {
         let mut args: Vec<&str> = match command {
             DrainCommand::Drain => ["drain", &timeout, "--apply"].into_iter().chain(nodes).collect(),
             DrainCommand::Maintain => ["maintain", &timeout, "--reason=r"].into_iter().chain(nodes).collect(),
-            DrainCommand::Kubectl => {
-                ["drain", &timeout, "--ignore-daemonsets"].into_iter().chain(nodes).collect()
-            }
+            DrainCommand::Kubectl => ["drain", &timeout, "--ignore-daemonsets"].into_iter().chain(nodes).collect(),
         };
         let is_pod_safety = command != DrainCommand::Kubectl;
-        args.extend(self.cluster.force.then_some(if is_pod_safety {
-            "--evict-unmanaged"
-        } else {
-            "--force"
-        }));
+        args.extend(self.cluster.force.then_some(if is_pod_safety { "--evict-unmanaged" } else { "--force" }));
         let drain = async {
             match is_pod_safety {
                 true => pod_safety(self.plane, &args).await,
@@ -303,8 +289,7 @@ async fn drain_ends_like_kubectl_and_evicts_no_more_pods() {
     let kubelets = HollowKubelets::default();
     let drawn = std::env::var("POD_SAFETY_DRAINS").map_or(DRAWN, |count| count.parse().unwrap());
     let mut draws = Draws(53);
-    let clusters: Vec<Cluster> =
-        fixed_clusters().into_iter().chain((0..drawn).map(|_| draws.draw_cluster())).collect();
+    let clusters: Vec<Cluster> = fixed_clusters().into_iter().chain((0..drawn).map(|_| draws.draw_cluster())).collect();
     let webhook = Webhook::start().await;
     plane.install_pod_safety().await.unwrap();
     let copy = |(index, cluster): (usize, &Cluster), command: DrainCommand| ClusterCopy {
@@ -314,53 +299,44 @@ async fn drain_ends_like_kubectl_and_evicts_no_more_pods() {
         cluster: *cluster,
         name: format!("{command:?}-{index}").to_lowercase(),
     };
-    let pairs =
-        async {
-            let mut wrong = Vec::new();
-            // A few at a time: each mostly waits.
-            for some in clusters.iter().enumerate().collect::<Vec<_>>().chunks(7) {
-                let all = some.iter().map(|one| async {
-                    let [drain, maintain, kubectl] =
-                        [DrainCommand::Drain, DrainCommand::Maintain, DrainCommand::Kubectl]
-                            .map(|command| (copy(*one, command), command));
-                    // It accepts one node only.
-                    let maintain =
-                        async { if one.1.two { None } else { Some(maintain.0.drained(maintain.1).await) } };
-                    let (kubectl_end, drained) = (kubectl.0.drained(kubectl.1), drain.0.drained(drain.1));
-                    futures::future::join3(kubectl_end, drained, maintain).await
-                });
-                let ends = futures::future::join_all(all).await;
-                for ((_, cluster), (kubectl_end, drained, maintained)) in some.iter().zip(ends) {
-                    wrong.extend(compared(cluster, DrainCommand::Drain, &drained, &kubectl_end));
-                    wrong.extend(maintained.and_then(|own_end| {
-                        compared(cluster, DrainCommand::Maintain, &own_end, &kubectl_end)
-                    }));
-                }
+    let pairs = async {
+        let mut wrong = Vec::new();
+        // A few at a time: each mostly waits.
+        for some in clusters.iter().enumerate().collect::<Vec<_>>().chunks(7) {
+            let all = some.iter().map(|one| async {
+                let [drain, maintain, kubectl] = [DrainCommand::Drain, DrainCommand::Maintain, DrainCommand::Kubectl]
+                    .map(|command| (copy(*one, command), command));
+                // It accepts one node only.
+                let maintain = async { if one.1.two { None } else { Some(maintain.0.drained(maintain.1).await) } };
+                let (kubectl_end, drained) = (kubectl.0.drained(kubectl.1), drain.0.drained(drain.1));
+                futures::future::join3(kubectl_end, drained, maintain).await
+            });
+            let ends = futures::future::join_all(all).await;
+            for ((_, cluster), (kubectl_end, drained, maintained)) in some.iter().zip(ends) {
+                wrong.extend(compared(cluster, DrainCommand::Drain, &drained, &kubectl_end));
+                wrong.extend(
+                    maintained.and_then(|own_end| compared(cluster, DrainCommand::Maintain, &own_end, &kubectl_end)),
+                );
             }
-            let fails = Cluster { owner: Owner::Custom, webhook: Hook::Fails, ..PLAIN };
-            let (few, fails) = (
-                copy((0, &Cluster { owner: Owner::Custom, ..PLAIN }), DrainCommand::Drain),
-                copy((0, &fails), DrainCommand::Kubectl),
-            );
-            let few = ClusterCopy { name: "few".to_owned(), ..few };
-            let fails = ClusterCopy { name: "fails".to_owned(), ..fails };
-            futures::future::join(limited_rights(&few), permanently_failing_webhook(&fails)).await;
-            kubelets.stop.store(true, Ordering::SeqCst);
-            wrong
-        };
+        }
+        let fails = Cluster { owner: Owner::Custom, webhook: Hook::Fails, ..PLAIN };
+        let (few, fails) = (
+            copy((0, &Cluster { owner: Owner::Custom, ..PLAIN }), DrainCommand::Drain),
+            copy((0, &fails), DrainCommand::Kubectl),
+        );
+        let few = ClusterCopy { name: "few".to_owned(), ..few };
+        let fails = ClusterCopy { name: "fails".to_owned(), ..fails };
+        futures::future::join(limited_rights(&few), permanently_failing_webhook(&fails)).await;
+        kubelets.stop.store(true, Ordering::SeqCst);
+        wrong
+    };
     let ((), wrong) = tokio::join!(kubelets.run(&plane), pairs);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 /// A difference of pod-safety from kubectl, unless it is an improvement.
-fn compared(
-    cluster: &Cluster,
-    command: DrainCommand,
-    pod_safety: &Ended,
-    kubectl_end: &Ended,
-) -> Option<String> {
-    let words =
-        |end: &Ended| format!("{} gone, {}", end.gone, if end.succeeded { "well" } else { "not well" });
+fn compared(cluster: &Cluster, command: DrainCommand, pod_safety: &Ended, kubectl_end: &Ended) -> Option<String> {
+    let words = |end: &Ended| format!("{} gone, {}", end.gone, if end.succeeded { "well" } else { "not well" });
     println!("{cluster:?}: {command:?} {}, kubectl {}", words(pod_safety), words(kubectl_end));
     let returns = cluster.reschedules_here && matches!(cluster.owner, Owner::Deployment | Owner::StatefulSet);
     let is_named = pod_safety.output.contains("after the cordon and stays: it tolerates the cordon");
@@ -369,10 +345,9 @@ fn compared(
     let differ = pod_safety.gone != kubectl_end.gone && cluster.act != Act::PodGoes && !is_better;
     let is_unnamed = returns && pod_safety.succeeded && !is_named;
     // An error of a webhook must name the webhook.
-    let hides = matches!(cluster.webhook, Hook::Denies(_) | Hook::Fails | Hook::Slow)
-        && !pod_safety.output.contains(NAME);
-    let is_wrong =
-        differ || is_unnamed || hides || (kubectl_end.succeeded && !pod_safety.succeeded && !is_better);
+    let hides =
+        matches!(cluster.webhook, Hook::Denies(_) | Hook::Fails | Hook::Slow) && !pod_safety.output.contains(NAME);
+    let is_wrong = differ || is_unnamed || hides || (kubectl_end.succeeded && !pod_safety.succeeded && !is_better);
     is_wrong.then(|| format!("{cluster:?}\n{command:?}: {pod_safety:#?}\nkubectl: {kubectl_end:#?}"))
 }
 
@@ -382,9 +357,7 @@ async fn permanently_failing_webhook(copy: &ClusterCopy<'_>) {
     let output = pod_safety(copy.plane, &["drain", &copy.node(), "--apply"]).await;
     assert_eq!(output.status.code(), Some(3), "{output:?}");
     for expected in [
-        format!(
-            "waits, tried for 60s: the API server asks the admission webhook {NAME} first, and that fails"
-        ),
+        format!("waits, tried for 60s: the API server asks the admission webhook {NAME} first, and that fails"),
         "not evicted, after 6".to_owned(),
     ] {
         assert!(output.stdout.contains(&expected), "{expected}: not in\n{}", output.stdout);
@@ -411,8 +384,7 @@ async fn limited_rights(copy: &ClusterCopy<'_>) {
     copy.kubectl(&["create", "clusterrolebinding", "drains", "--clusterrole=drains", "--user=few"]).await;
     let few = copy.plane.user_kubeconfig("few", &[]).unwrap();
     until("the authorizer knows the role", async || {
-        let output =
-            copy.plane.start_pod_safety_once(&few, &drain).await.map_err(|error| error.to_string())?;
+        let output = copy.plane.start_pod_safety_once(&few, &drain).await.map_err(|error| error.to_string())?;
         check_that(output.status.success(), format!("{output:?}"))
     })
     .await

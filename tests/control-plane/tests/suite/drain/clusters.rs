@@ -96,10 +96,7 @@ pub(super) fn fixed_clusters() -> Vec<Cluster> {
 
 /// Where pod-safety ends differently from kubectl, and why that is better.
 pub(super) const DIFFERENCES: [(Hook, &str); 2] = [
-    (
-        Hook::Denies(404),
-        "kubectl takes the webhook's 404 for a pod that is gone, and ends well while it runs",
-    ),
+    (Hook::Denies(404), "kubectl takes the webhook's 404 for a pod that is gone, and ends well while it runs"),
     (Hook::FailsOnce, "kubectl gives a pod up whose webhook fails once; ours tries for a minute"),
 ];
 
@@ -115,13 +112,8 @@ impl Draws {
     }
 
     pub(super) fn draw_cluster(&mut self) -> Cluster {
-        let owner = self.choose(&[
-            Owner::Deployment,
-            Owner::Deployment,
-            Owner::StatefulSet,
-            Owner::Custom,
-            Owner::None,
-        ]);
+        let owner =
+            self.choose(&[Owner::Deployment, Owner::Deployment, Owner::StatefulSet, Owner::Custom, Owner::None]);
         let pdb = self.choose(&[Pdb::None, Pdb::All, Pdb::Zero, Pdb::One, Pdb::Two]);
         Cluster {
             owner,

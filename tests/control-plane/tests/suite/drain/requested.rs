@@ -20,8 +20,7 @@ pub(crate) fn gated() -> Options {
 async fn send(plane: &ControlPlane, method: Method, path: &str, body: Value) -> Result<Value, String> {
     let text = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
     let kind = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
-    let request =
-        Request::builder().method(method).uri(path).header("content-type", kind).body(text).unwrap();
+    let request = Request::builder().method(method).uri(path).header("content-type", kind).body(text).unwrap();
     plane.admin().request(request).await.map_err(|error| error.to_string())
 }
 
@@ -102,11 +101,8 @@ async fn drain_uses_requests_with_a_responder_and_evicts_directly_without() {
     for node in ["a", "b"] {
         objects::create_node(&plane.admin(), &objects::node(node).with_ready("True")).await.unwrap();
     }
-    let kubelets = Kubelets {
-        stop: AtomicBool::new(false),
-        most_down: AtomicUsize::new(0),
-        watches: AtomicBool::new(false),
-    };
+    let kubelets =
+        Kubelets { stop: AtomicBool::new(false), most_down: AtomicUsize::new(0), watches: AtomicBool::new(false) };
     let scenario = async {
         pods(&plane, "a", &["web-0", "web-1"], json!([])).await;
         pods(
@@ -130,21 +126,18 @@ const DRAIN: [&str; 4] = ["drain", "a", "--evict-unmanaged", "--apply"];
 /// The plan shows the responder that each pod waits for, with its limit; nothing was requested.
 async fn planned(plane: &ControlPlane) {
     let plan = ends_with(plane, 0, &["drain", "a", "--evict-unmanaged"]).await;
-    let waits = "  pod/shop/db-0 waits for example.com/first, then example.com/move: at most 40m00s while they are silent\n";
+    let waits =
+        "  pod/shop/db-0 waits for example.com/first, then example.com/move: at most 40m00s while they are silent\n";
     assert!(plan.contains(waits), "{plan}");
     assert!(plan.contains("Evictions are requested (EvictionRequest)"), "{plan}");
     let json: Value =
-        serde_json::from_str(&ends_with(plane, 0, &["drain", "a", "--evict-unmanaged", "-o", "json"]).await)
-            .unwrap();
+        serde_json::from_str(&ends_with(plane, 0, &["drain", "a", "--evict-unmanaged", "-o", "json"]).await).unwrap();
     let of = |name: &str| {
         json["pods"].as_array().unwrap().iter().find(|pod| pod["name"] == name).unwrap()["request"].clone()
     };
     assert_eq!(of("web-0"), json!({ "by": "EvictionRequest", "worstWaitSeconds": 0 }));
     let responders = json!(["example.com/first", RESPONDER]);
-    assert_eq!(
-        of("db-0"),
-        json!({ "by": "EvictionRequest", "responders": responders, "worstWaitSeconds": 2_400 })
-    );
+    assert_eq!(of("db-0"), json!({ "by": "EvictionRequest", "responders": responders, "worstWaitSeconds": 2_400 }));
     let direct = ends_with(plane, 0, &["drain", "a", "--evict-unmanaged", "--requests=never"]).await;
     assert!(!direct.contains("EvictionRequest"), "{direct}");
     assert_eq!(requests(plane).await, Vec::<Value>::new());
@@ -176,10 +169,7 @@ async fn with_responder(plane: &ControlPlane) {
         pods(plane, "a", &["web-2"], json!([])).await;
         let skips = ["--skip", "shop/db-0", "--skip", "shop/api-0", "--requests=always"];
         let log = ends_with(plane, 0, &[&DRAIN[..], &skips].concat()).await;
-        assert!(
-            log.contains("pod/shop/web-2 eviction requested") && log.contains("pod/shop/web-2 gone"),
-            "{log}"
-        );
+        assert!(log.contains("pod/shop/web-2 eviction requested") && log.contains("pod/shop/web-2 gone"), "{log}");
         assert!(!log.contains("evicted, terminates"), "{log}");
         assert_eq!(requests(plane).await, Vec::<Value>::new(), "what is done is deleted");
         controllers.stop.store(true, Ordering::SeqCst);
@@ -221,24 +211,19 @@ async fn explained(plane: &ControlPlane) {
     let all = requests(plane).await;
     let of_api = all.iter().find(|one| one["spec"]["target"]["pod"]["name"] == "api-0").unwrap();
     let name = of_api["metadata"]["name"].as_str().unwrap();
-    for args in [
-        &["explain", "eviction", &format!("{NS}/{name}")][..],
-        &["explain", "evictionrequest", "api-0", "-n", NS],
-    ] {
+    for args in
+        [&["explain", "eviction", &format!("{NS}/{name}")][..], &["explain", "evictionrequest", "api-0", "-n", NS]]
+    {
         let answer = pod_safety(plane, args).await;
         let page = answer.stdout.as_str();
         assert!(page.contains(&format!("evictionrequest/{NS}/{name}")), "{answer:?}");
         assert!(
-            page.contains("requested by pod-safety.dev/drain")
-                && page.contains("pod-safety drain a --withdraw"),
+            page.contains("requested by pod-safety.dev/drain") && page.contains("pod-safety drain a --withdraw"),
             "{page}"
         );
     }
     let none = pod_safety(plane, &["explain", "eviction", "shop/none"]).await;
-    assert!(
-        none.stderr.contains("there is no Eviction or EvictionRequest none in namespace shop"),
-        "{none:?}"
-    );
+    assert!(none.stderr.contains("there is no Eviction or EvictionRequest none in namespace shop"), "{none:?}");
 }
 
 async fn withdrawn(plane: &ControlPlane) {
@@ -256,15 +241,10 @@ async fn documented_commands_work(plane: &ControlPlane) {
     blocks.retain(|block| block.is_yaml() && block.file.ends_with("docs/eviction.md"));
     assert_eq!(blocks.len(), 2, "a request, and a template with responders");
     for block in blocks {
-        let created = plane
-            .kubectl_with(&["create", "--dry-run=server", "-o", "yaml", "-f", "-"], &block.text)
-            .await
-            .unwrap();
+        let created =
+            plane.kubectl_with(&["create", "--dry-run=server", "-o", "yaml", "-f", "-"], &block.text).await.unwrap();
         let made = created.text().unwrap();
-        assert!(
-            made.contains("intent: Eviction") || made.contains("name: pod-safety.dev/lost-node"),
-            "{made}"
-        );
+        assert!(made.contains("intent: Eviction") || made.contains("name: pod-safety.dev/lost-node"), "{made}");
     }
 }
 
@@ -287,8 +267,7 @@ async fn moves_its_data(plane: &ControlPlane, stop: &AtomicBool) {
             }
             let name = eviction["metadata"]["name"].as_str().unwrap();
             let patch = json!({ "status": { "responders": [report] } }).to_string();
-            let args =
-                ["patch", "eviction.lifecycle.k8s.io", "-n", NS, name, "--subresource=status", "-p", &patch];
+            let args = ["patch", "eviction.lifecycle.k8s.io", "-n", NS, name, "--subresource=status", "-p", &patch];
             // Another client may have changed it first.
             drop(plane.kubectl(&args).await.unwrap());
         }
@@ -308,11 +287,8 @@ async fn pod_safety_controllers_carry_out_requested_evictions() {
     let kubeconfig = plane.install_pod_safety().await.unwrap();
     let args = ["--mode=replace", "--controllers=disruption,eviction"];
     let _pod_safety = plane.leading_pod_safety(&kubeconfig, args).await.unwrap();
-    let kubelets = Kubelets {
-        stop: AtomicBool::new(false),
-        most_down: AtomicUsize::new(0),
-        watches: AtomicBool::new(false),
-    };
+    let kubelets =
+        Kubelets { stop: AtomicBool::new(false), most_down: AtomicUsize::new(0), watches: AtomicBool::new(false) };
     let scenario = async {
         pods(&plane, "a", &["web-0"], json!([])).await;
         pods(&plane, "a", &["db-0"], json!([{ "name": RESPONDER, "priority": 10000 }])).await;
@@ -341,10 +317,7 @@ async fn without_the_eviction_request_api_drain_evicts_directly() {
     objects::create_node(&plane.admin(), &objects::node("a").with_ready("True")).await.unwrap();
     let always = pod_safety(&plane, &["drain", "a", "--apply", "--requests=always"]).await;
     assert_eq!(always.status.code(), Some(1), "{always:?}");
-    assert!(
-        always.stderr.contains("--requests=always: this API server has no EvictionRequests"),
-        "{always:?}"
-    );
+    assert!(always.stderr.contains("--requests=always: this API server has no EvictionRequests"), "{always:?}");
     for args in [&["drain", "a", "--withdraw"][..], &["drain", "a", "--apply"]] {
         ends_with(&plane, 0, args).await;
     }

@@ -133,8 +133,7 @@ async fn answer(path: &str, review: &Value, failed: &Mutex<BTreeSet<String>>) ->
             response["status"]["reason"] = json!("NotFound");
         }
     }
-    let review =
-        json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response });
+    let review = json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response });
     http("200 OK", &review.to_string())
 }
 

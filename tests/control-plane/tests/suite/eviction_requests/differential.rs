@@ -45,14 +45,15 @@ fn new_request() -> Value {
         .enumerate()
         .map(|(at, (name, priority))| json!({ "name": name, "priority": priority, "state": state(at) }))
         .collect();
-    let reports: Value =
-        RESPONDERS
-            .iter()
-            .enumerate()
-            .map(|(at, (name, _))| {
+    let reports: Value = RESPONDERS
+        .iter()
+        .enumerate()
+        .map(
+            |(at, (name, _))| {
                 if at == 0 { json!({ "name": name, "startTime": time(0) }) } else { json!({ "name": name }) }
-            })
-            .collect();
+            },
+        )
+        .collect();
     json!({ "observedGeneration": 1, "targetResponders": targets, "responders": reports })
 }
 
@@ -75,16 +76,12 @@ fn vary(draw: &mut Draw, status: &Value) -> Value {
             0 => next["targetResponders"][at]["state"] = json!(draw.one_of(&STATES)),
             1 | 2 => advanced(draw, &mut next),
             3 => {
-                let field =
-                    draw.one_of(&["startTime", "heartbeatTime", "expectedCompletionTime", "completionTime"]);
+                let field = draw.one_of(&["startTime", "heartbeatTime", "expectedCompletionTime", "completionTime"]);
                 next["responders"][at][field] = json!(time(draw.one_of(&OFFSETS)));
             }
             4 => {
-                let active = next["targetResponders"]
-                    .as_array()
-                    .unwrap()
-                    .iter()
-                    .position(|one| one["state"] == "Active");
+                let active =
+                    next["targetResponders"].as_array().unwrap().iter().position(|one| one["state"] == "Active");
                 next["responders"][active.unwrap_or(0)]["completionTime"] = json!(time(0));
             }
             5 => next["responders"][at]["message"] = json!("m".repeat(draw.one_of(&[1, 4_000, 4_001]))),
@@ -107,8 +104,7 @@ pub(super) async fn ported_validation_agrees_with_the_api_server(plane: &Control
         if name.is_empty() || draw.once_in(12) {
             number += 1;
             name = format!("e{number}");
-            let target =
-                json!({ "pod": { "name": "p", "uid": format!("11111111-2222-4333-9444-{number:0>12}") } });
+            let target = json!({ "pod": { "name": "p", "uid": format!("11111111-2222-4333-9444-{number:0>12}") } });
             let object = json!({ "apiVersion": "lifecycle.k8s.io/v1alpha1", "kind": "Eviction", "metadata": { "name": name }, "spec": { "target": target } });
             tenant.create("evictions", &object).await;
         }

@@ -27,8 +27,7 @@ pub(super) async fn requests_are_validated(plane: &ControlPlane) {
         ),
     ] {
         tenant.request_eviction(request, pod, uid, REQUESTERS).await;
-        let reported =
-            tenant.until_condition("evictionrequests", request, "Failed=True/EvictionInvalid").await;
+        let reported = tenant.until_condition("evictionrequests", request, "Failed=True/EvictionInvalid").await;
         assert_eq!(reported["status"]["conditions"][0]["message"], message, "{request}");
         assert!(conditions(&reported).contains("TargetEvicted=False/EvictionFailed"), "{reported}");
         assert_eq!(reported["status"]["observedGeneration"], 1, "{request}");
@@ -51,9 +50,7 @@ pub(super) async fn a_pod_that_terminates_ends_its_eviction(plane: &ControlPlane
     let uid = tenant.pod("p", responders(&[(APP, 10_000), (OTHER, 5_000)])).await;
     tenant.request_eviction("r", "p", &uid, REQUESTERS).await;
     let begun = tenant.until_state("pod-1-p", APP, "Active").await;
-    for (name, state, priority) in
-        [(APP, "Active", 10_000), (OTHER, "Inactive", 5_000), (EVICTOR, "Inactive", 100)]
-    {
+    for (name, state, priority) in [(APP, "Active", 10_000), (OTHER, "Inactive", 5_000), (EVICTOR, "Inactive", 100)] {
         let one = entry(&begun, "targetResponders", name);
         assert_eq!((&one["state"], &one["priority"]), (&json!(state), &json!(priority)), "{begun}");
     }
@@ -90,11 +87,7 @@ pub(super) async fn a_pod_is_evicted_by_the_api_server(plane: &ControlPlane) {
         tenant.until_condition("evictionrequests", request, "TargetEvicted=True/PodDeleted").await;
     }
     assert!(
-        ended["metadata"]["managedFields"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .any(|one| one["manager"] == "pod-safety"),
+        ended["metadata"]["managedFields"].as_array().unwrap().iter().any(|one| one["manager"] == "pod-safety"),
         "{ended}"
     );
 }
@@ -106,8 +99,7 @@ pub(super) async fn a_withdrawn_eviction_is_canceled_and_requested_again(plane: 
     tenant.until_state("pod-1-p", APP, "Active").await;
     tenant.report("pod-1-p", APP, false).await;
     tenant.intent("r", "Withdrawn").await;
-    let canceled =
-        tenant.until_condition("evictions", "pod-1-p", "Failed=True/CanceledDueToNoRequesters").await;
+    let canceled = tenant.until_condition("evictions", "pod-1-p", "Failed=True/CanceledDueToNoRequesters").await;
     assert_eq!(entry(&canceled, "targetResponders", APP)["state"], "Canceled", "{canceled}");
     tenant.until_condition("evictionrequests", "r", "Failed=True/CanceledDueToNoRequesters").await;
     // First by the same request, and then by another one.
@@ -145,8 +137,8 @@ pub(super) async fn responders_have_their_turns_and_the_next_eviction_follows(pl
     let at = |object: &Value, pointer: &str| -> Timestamp {
         object.pointer(pointer).unwrap().as_str().unwrap().parse().unwrap()
     };
-    let waited = at(&next, "/metadata/creationTimestamp")
-        .duration_since(at(&failed, "/status/conditions/0/lastTransitionTime"));
+    let waited =
+        at(&next, "/metadata/creationTimestamp").duration_since(at(&failed, "/status/conditions/0/lastTransitionTime"));
     assert!(waited.as_secs() >= 19, "it backs off: {waited}");
     tenant.phase("p", "Succeeded").await;
     tenant.until_condition("evictionrequests", "r", "TargetEvicted=True/PodTerminal").await;

@@ -79,11 +79,8 @@ impl Tenant {
         until(&format!("{}/{name} says {expected}", self.namespace), async || {
             let object = self.get(plural, name).await.unwrap_or_default();
             let current = conditions(&object);
-            check_that(
-                current.split(' ').any(|one| one == expected),
-                format!("{current} {}", object["status"]),
-            )
-            .map(|()| object)
+            check_that(current.split(' ').any(|one| one == expected), format!("{current} {}", object["status"]))
+                .map(|()| object)
         })
         .await
         .unwrap()
@@ -104,8 +101,7 @@ impl Tenant {
     pub(super) async fn until_message(&self, eviction: &str, responder: &str, words: &str) -> Value {
         until(&format!("{}/{eviction}: {responder} says {words}", self.namespace), async || {
             let object = self.get("evictions", eviction).await.unwrap_or_default();
-            let message =
-                entry(&object, "responders", responder)["message"].as_str().unwrap_or_default().to_owned();
+            let message = entry(&object, "responders", responder)["message"].as_str().unwrap_or_default().to_owned();
             check_that(message.contains(words), message).map(|()| object)
         })
         .await
@@ -144,7 +140,6 @@ pub(super) fn entry(object: &Value, list: &str, name: &str) -> Value {
 
 /// `spec.evictionResponders`.
 pub(super) fn responders(all: &[(&str, i32)]) -> Value {
-    let all: Value =
-        all.iter().map(|(name, priority)| json!({ "name": name, "priority": priority })).collect();
+    let all: Value = all.iter().map(|(name, priority)| json!({ "name": name, "priority": priority })).collect();
     json!({ "evictionResponders": all })
 }

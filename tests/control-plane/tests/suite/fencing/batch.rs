@@ -12,9 +12,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::ListParams;
 use pod_safety_control_plane::rigs::Rigs;
-use pod_safety_control_plane::{
-    Component, ControlPlane, Options, PodSafety, check_that, observe, until, workloads,
-};
+use pod_safety_control_plane::{Component, ControlPlane, Options, PodSafety, check_that, observe, until, workloads};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -98,9 +96,9 @@ impl Fixture {
         until(&format!("the pod of {name} runs where it should"), async || {
             let pods = self.pods(name).await;
             let running = pods.iter().filter_map(observe::is_running).find(|(node, _)| fits(node));
-            running.map(|(_, uid)| uid).ok_or_else(|| {
-                format!("{:?}", pods.iter().map(|pod| (&pod.spec, &pod.status)).collect::<Vec<_>>())
-            })
+            running
+                .map(|(_, uid)| uid)
+                .ok_or_else(|| format!("{:?}", pods.iter().map(|pod| (&pod.spec, &pod.status)).collect::<Vec<_>>()))
         })
         .await
         .unwrap()
@@ -109,10 +107,7 @@ impl Fixture {
     async fn until_terminates(&self, name: &str) {
         until(&format!("the pod of {name} was deleted"), async || {
             let pods = self.pods(name).await;
-            check_that(
-                pods.iter().any(|pod| pod.metadata.deletion_timestamp.is_some()),
-                format!("{}", pods.len()),
-            )
+            check_that(pods.iter().any(|pod| pod.metadata.deletion_timestamp.is_some()), format!("{}", pods.len()))
         })
         .await
         .unwrap();

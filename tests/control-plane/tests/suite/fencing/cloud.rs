@@ -58,8 +58,7 @@ async fn instance(cloud: &Arc<Ec2>, name: &str, kubelets: &mut JoinSet<()>) -> (
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
     });
-    let machine =
-        Machine::in_cloud(name, &format!("aws:///{REGION}a/{id}"), move || runs.load(Ordering::SeqCst));
+    let machine = Machine::in_cloud(name, &format!("aws:///{REGION}a/{id}"), move || runs.load(Ordering::SeqCst));
     (machine, id)
 }
 
@@ -110,10 +109,7 @@ async fn a_cloud_instance_is_selected_by_provider_id() {
     let refused = target(plane, ELSEWHERE).await;
     let words = refused.to_string();
     assert_eq!(refused["problem"], "AnotherMachine", "{words}");
-    assert!(
-        words.contains("is an instance of gce") && words.contains("switches instances of aws"),
-        "{words}"
-    );
+    assert!(words.contains("is an instance of gce") && words.contains("switches instances of aws"), "{words}");
 
     let (lost, id) = &nodes[0];
     stateful_pod(plane, "db", &lost.name).await;
@@ -154,10 +150,7 @@ async fn a_terminated_instance(fixture: &Fixture) {
     plane.kubectl(&["delete", "node", &lost.name]).await.unwrap().text().unwrap();
     let fence = until_phase(plane, &lost.name, "Done").await;
     let attempts = fence["status"]["attempts"].as_array().unwrap();
-    assert!(
-        attempts.iter().all(|attempt| attempt["act"] == "off"),
-        "what is gone is not started: {attempts:?}"
-    );
+    assert!(attempts.iter().all(|attempt| attempt["act"] == "off"), "what is gone is not started: {attempts:?}");
     let outcome = attempts.last().unwrap()["outcome"].as_str().unwrap();
     assert!(outcome.contains(&format!("instance {id} is terminated")), "{outcome}");
 }

@@ -11,8 +11,8 @@ use tokio::task::JoinSet;
 
 use super::machine::Machine;
 use super::{
-    ACCOUNT, NAMESPACE, apply, device_of, granted_and_used, kubelets, leader, node_fence_of, stateful_pod,
-    until_phase, until_released,
+    ACCOUNT, NAMESPACE, apply, device_of, granted_and_used, kubelets, leader, node_fence_of, stateful_pod, until_phase,
+    until_released,
 };
 
 /// The namespace of templates and devices.
@@ -95,8 +95,7 @@ fn policy(node: &str, when: &str) -> Value {
     let mut policy = super::policy(node, node, node);
     policy["spec"]["when"] = json!(when);
     policy["spec"]["recovery"] = json!("Hold");
-    policy["spec"]["brakes"] =
-        json!({ "cooldownSeconds": 0, "maxConcurrent": 9, "maxUnhealthyPercent": 100 });
+    policy["spec"]["brakes"] = json!({ "cooldownSeconds": 0, "maxConcurrent": 9, "maxUnhealthyPercent": 100 });
     policy
 }
 
@@ -160,11 +159,8 @@ async fn a_device_reports_an_api_that_the_cluster_does_not_serve(fixture: &Fixtu
 
 /// A tenant requests that node w1 is switched off, and creates a device of its own for every node.
 async fn attack_objects_in_a_tenant_namespace_are_ignored(fixture: &Fixture) {
-    let mut spy = device_of(
-        "w1",
-        "w1",
-        json!({ "driver": "Redfish", "parameters": { "address": "https://192.0.2.1" } }),
-    );
+    let mut spy =
+        device_of("w1", "w1", json!({ "driver": "Redfish", "parameters": { "address": "https://192.0.2.1" } }));
     spy["metadata"]["namespace"] = json!(NAMESPACE);
     apply(&fixture.plane, &spy).await;
     let wish = json!({
@@ -216,10 +212,7 @@ async fn a_remediation_is_delegated_to_another_remediator(fixture: &Fixture) {
         let one = conditions.into_iter().find(|one| one["type"] == kind).unwrap();
         one["status"].as_str().unwrap().to_owned()
     };
-    assert_eq!(
-        (reported("Processing").await, reported("Succeeded").await),
-        ("True".to_owned(), "Unknown".to_owned())
-    );
+    assert_eq!((reported("Processing").await, reported("Succeeded").await), ("True".to_owned(), "Unknown".to_owned()));
     // It reports Succeeded after it deleted the pods, which the policies would deny.
     let succeeded = json!({ "conditions": [{ "type": "FenceAgentActionSucceeded", "status": "True" }] });
     fixture.set_status(FAR, "w1", &succeeded).await;
@@ -240,14 +233,12 @@ async fn a_remediation_is_delegated_to_another_remediator(fixture: &Fixture) {
     let delete = ["delete", "podsafetyremediations", "-n", OPS, "w1", "--wait=false"];
     fixture.plane.kubectl(&delete).await.unwrap().text().unwrap();
     fixture.until_deleted("podsafetyremediations", "w1").await;
-    let released =
-        fixture.pod_safety.metric("pod_safety_force_deletes_total", &[("evidence", "Remediated")]).await;
+    let released = fixture.pod_safety.metric("pod_safety_force_deletes_total", &[("evidence", "Remediated")]).await;
     assert!(released.unwrap() >= 1.0);
 }
 
 async fn a_deleted_machine_is_evidence_after_it_is_gone(fixture: &Fixture) {
-    let infrastructure =
-        json!({ "apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "AWSMachine", "name": "w2" });
+    let infrastructure = json!({ "apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "AWSMachine", "name": "w2" });
     let machine = |provider: &str| {
         json!({
             "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine",
@@ -287,11 +278,7 @@ async fn a_deleted_machine_is_evidence_after_it_is_gone(fixture: &Fixture) {
     })
     .await
     .unwrap();
-    assert_eq!(
-        node_fence_of(&fixture.plane, "w2").await.unwrap()["status"]["phase"],
-        "Fencing",
-        "it is not gone yet"
-    );
+    assert_eq!(node_fence_of(&fixture.plane, "w2").await.unwrap()["status"]["phase"], "Fencing", "it is not gone yet");
     let done = json!({ "metadata": { "finalizers": null } }).to_string();
     let patch = ["patch", MACHINES, "-n", OPS, "machine-w2", "--type=merge", "-p", &done];
     fixture.plane.kubectl(&patch).await.unwrap().text().unwrap();

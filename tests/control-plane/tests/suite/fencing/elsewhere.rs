@@ -18,9 +18,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use super::machine::Machine;
-use super::{
-    ACCOUNT, NAMESPACE, apply, device_of, leader_beside, node_fence_of, policy, secret, until_phase,
-};
+use super::{ACCOUNT, NAMESPACE, apply, device_of, leader_beside, node_fence_of, policy, secret, until_phase};
 
 /// How long a permanently waiting pod is watched: the others were released within a fraction of that.
 const NO_TIMEOUT: Duration = Duration::from_secs(20);
@@ -41,10 +39,7 @@ impl Switchboard {
             let (mut stream, _) = listener.accept().await.unwrap();
             let mut message = Vec::new();
             while !message.ends_with(b"}") && stream.read_buf(&mut message).await.unwrap() > 0 {}
-            stream
-                .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-                .await
-                .unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").await.unwrap();
             let text = String::from_utf8_lossy(&message);
             let body = text.split_once("\r\n\r\n").map(|(_, body)| body).unwrap_or_default();
             let change: Value = serde_json::from_str(body).unwrap_or_default();
@@ -131,15 +126,7 @@ async fn fixture() -> Fixture {
     }
 
     let (components, pod_safety) = leader_beside(&plane, &kubeconfig, "statefulset-controller", &rigs).await;
-    Fixture {
-        plane,
-        audit,
-        pod_safety,
-        machines,
-        _redfish: service,
-        _components: components,
-        _running: running,
-    }
+    Fixture { plane, audit, pod_safety, machines, _redfish: service, _components: components, _running: running }
 }
 
 async fn pod_of(fixture: &Fixture, node: &str) -> Option<Pod> {

@@ -11,8 +11,8 @@ use tokio::task::JoinSet;
 
 use super::machine::Machine;
 use super::{
-    ACCOUNT, NAMESPACE, apply, device_of, granted_and_used, kubelets, leader, node_fence_of, stateful_pod,
-    until_phase, until_released,
+    ACCOUNT, NAMESPACE, apply, device_of, granted_and_used, kubelets, leader, node_fence_of, stateful_pod, until_phase,
+    until_released,
 };
 
 const OPS: &str = "pod-safety";
@@ -20,11 +20,8 @@ const CLAIMS: &str = "nodeclaims.karpenter.sh";
 const MACHINES: &str = "machines.cluster.x-k8s.io";
 const OPENSHIFT: &str = "machines.machine.openshift.io";
 const HOSTS: &str = "baremetalhosts.metal3.io";
-const ROLES: [&str; 3] = [
-    "pod-safety-fencing-nodeclaims",
-    "pod-safety-fencing-openshift-machines",
-    "pod-safety-fencing-baremetalhosts",
-];
+const ROLES: [&str; 3] =
+    ["pod-safety-fencing-nodeclaims", "pod-safety-fencing-openshift-machines", "pod-safety-fencing-baremetalhosts"];
 
 /// Their CRDs are not in a separate Go module: these contain the fields that a device reads and writes, from their API reference.
 const OTHERS: [Kind; 2] = [
@@ -109,8 +106,7 @@ impl Fixture {
         stateful_pod(&self.plane, node, node).await;
         let mut policy = super::policy(node, node, node);
         policy["spec"]["recovery"] = json!("Hold");
-        policy["spec"]["brakes"] =
-            json!({ "cooldownSeconds": 0, "maxConcurrent": 9, "maxUnhealthyPercent": 100 });
+        policy["spec"]["brakes"] = json!({ "cooldownSeconds": 0, "maxConcurrent": 9, "maxUnhealthyPercent": 100 });
         apply(&self.plane, &policy).await;
         self.nodes[number].cut_off().await;
         Instant::now()
@@ -133,9 +129,7 @@ impl Fixture {
         })
         .await
         .unwrap();
-        assert!(
-            observe::find_pod(&self.plane.admin(), NAMESPACE, &format!("{node}-0")).await.unwrap().is_some()
-        );
+        assert!(observe::find_pod(&self.plane.admin(), NAMESPACE, &format!("{node}-0")).await.unwrap().is_some());
         self.patch(kind, name, false, &json!({ "metadata": { "finalizers": null } })).await;
     }
 }
@@ -163,10 +157,7 @@ async fn a_node_claim(fixture: &Fixture) {
     let begun = fixture.lose_node(0, "NodeClaim").await;
     fixture.deleted(CLAIMS, "default-x7", "w1").await;
     let evidence = fixture.until_released("w1", begun, "NodeClaim").await;
-    assert_eq!(
-        (&evidence["kind"], &evidence["samples"][0]["identity"]),
-        (&json!("Decommissioned"), &json!("Match"))
-    );
+    assert_eq!((&evidence["kind"], &evidence["samples"][0]["identity"]), (&json!("Decommissioned"), &json!("Match")));
 }
 
 async fn a_machine_of_openshift(fixture: &Fixture) {
@@ -179,12 +170,7 @@ async fn a_machine_of_openshift(fixture: &Fixture) {
         }))
         .await;
     fixture
-        .patch(
-            OPENSHIFT,
-            "worker-a",
-            true,
-            &json!({ "status": { "nodeRef": { "kind": "Node", "name": "w2" } } }),
-        )
+        .patch(OPENSHIFT, "worker-a", true, &json!({ "status": { "nodeRef": { "kind": "Node", "name": "w2" } } }))
         .await;
     let named = "machine.openshift.io/machine=pod-safety/worker-a";
     fixture.plane.kubectl(&["annotate", "node", "w2", named]).await.unwrap().text().unwrap();
@@ -195,8 +181,7 @@ async fn a_machine_of_openshift(fixture: &Fixture) {
 }
 
 async fn a_bare_metal_host(fixture: &Fixture) {
-    let reference =
-        json!({ "apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "Metal3Machine", "name": "m3m-3" });
+    let reference = json!({ "apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "Metal3Machine", "name": "m3m-3" });
     let bootstrap = json!({ "dataSecretName": "unused" });
     fixture
         .create(&json!({
@@ -230,10 +215,7 @@ async fn a_bare_metal_host(fixture: &Fixture) {
     .unwrap();
     operator(false).await;
     let evidence = fixture.until_released("w3", begun, "BareMetalHost").await;
-    assert_eq!(
-        (&evidence["kind"], &evidence["samples"][0]["identity"]),
-        (&json!("PowerOff"), &json!("Match"))
-    );
+    assert_eq!((&evidence["kind"], &evidence["samples"][0]["identity"]), (&json!("PowerOff"), &json!("Match")));
     let host = fixture.find(HOSTS, "rack-7").await.unwrap();
     assert_eq!(host["spec"]["online"], true, "that field is its owner's");
     assert!(host["metadata"]["annotations"]["reboot.metal3.io/pod-safety"].is_string(), "recovery is Hold");

@@ -13,9 +13,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use pod_safety_control_plane::objects::{self, NodeExt as _, PodExt as _};
 use pod_safety_control_plane::rigs::Rigs;
-use pod_safety_control_plane::{
-    ControlPlane, Options, PATIENCE, PodSafety, SHORT_LEADER_LEASE, observe, until,
-};
+use pod_safety_control_plane::{ControlPlane, Options, PATIENCE, PodSafety, SHORT_LEADER_LEASE, observe, until};
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
@@ -102,9 +100,7 @@ impl MachineView {
             "its outcome is written down" => off.iter().any(|attempt| attempt["outcome"].is_string()),
             "two looks are written down" => off.iter().any(|attempt| attempt["verified"].is_object()),
             "there is evidence" => self.proved,
-            "it is fenced" => {
-                self.node_fence.as_ref().is_some_and(|fence| fence["status"]["evidence"].is_string())
-            }
+            "it is fenced" => self.node_fence.as_ref().is_some_and(|fence| fence["status"]["evidence"].is_string()),
             "the taint is there" => self.tainted,
             "its pod is gone" => !self.pod,
             "on is written down" => !self.attempts("on").is_empty(),
@@ -187,8 +183,7 @@ async fn watch_machines(
         let fences = items(&api, "/apis/pod-safety.dev/v1alpha1/nodefences").await;
         let nodes = items(&api, "/api/v1/nodes").await;
         let mut runs = runs(&folder);
-        let of =
-            |list: &[Value], name: &str| list.iter().find(|one| one["spec"]["node"]["name"] == name).cloned();
+        let of = |list: &[Value], name: &str| list.iter().find(|one| one["spec"]["node"]["name"] == name).cloned();
         let sights = machines.iter().zip(powers).map(|(machine, power)| {
             let name = &machine.name;
             let node = nodes.iter().find(|node| node["metadata"]["name"] == **name);
@@ -274,8 +269,7 @@ async fn lose(api: &Client, machine: &Machine) {
     let pod = format!("db-{}", machine.name);
     observe::delete_pod(api, NAMESPACE, &pod, false).await.unwrap();
     let unreachable = objects::node(&machine.name).with_ready("Unknown").status.unwrap();
-    let only =
-        k8s_openapi::api::core::v1::NodeStatus { conditions: unreachable.conditions, ..Default::default() };
+    let only = k8s_openapi::api::core::v1::NodeStatus { conditions: unreachable.conditions, ..Default::default() };
     objects::set_node_status(api, &machine.name, &only).await.unwrap();
 }
 
@@ -310,8 +304,7 @@ async fn fixture(rounds: usize) -> Fixture {
     apply(&plane, &device(&folder)).await;
     apply(&plane, &policy(rounds)).await;
     let agents = format!("--fence-agents-path={}", folder.display());
-    let mut replicas =
-        Replicas { plane: Arc::clone(&plane), kubeconfig, agents, all: Vec::new(), kills: Vec::new() };
+    let mut replicas = Replicas { plane: Arc::clone(&plane), kubeconfig, agents, all: Vec::new(), kills: Vec::new() };
     for number in 0..REPLICAS {
         let one = replicas.start(&format!("pod-safety-{number}")).await;
         replicas.all.push(one);
@@ -322,12 +315,7 @@ async fn fixture(rounds: usize) -> Fixture {
 }
 
 impl Fixture {
-    async fn until_view(
-        &self,
-        machine: &str,
-        what: &str,
-        holds: impl Fn(&MachineView) -> bool,
-    ) -> MachineView {
+    async fn until_view(&self, machine: &str, what: &str, holds: impl Fn(&MachineView) -> bool) -> MachineView {
         let mut sights = self.views.clone();
         let view = sights.wait_for(|all| all.get(machine).is_some_and(&holds));
         let view = tokio::time::timeout(PATIENCE, view).await.map(|view| view.unwrap()[machine].clone());
@@ -362,26 +350,19 @@ impl Fixture {
 /// Each run of the agent belongs to an attempt that was recorded before it, and has ended when the attempt is recorded as ended; there are
 /// no more runs than attempts; and no attempt is recorded while the last one may still take effect.
 fn each_power_off_was_recorded_and_none_repeated(machine: &str, sight: &MachineView) {
-    let seconds =
-        |text: &Value| text.as_str().unwrap().parse::<Timestamp>().unwrap().as_duration().as_secs_f64();
+    let seconds = |text: &Value| text.as_str().unwrap().parse::<Timestamp>().unwrap().as_duration().as_secs_f64();
     for act in ["off", "on"] {
         let runs: Vec<_> = sight.agent.iter().filter(|run| run.act == act).collect();
         let attempts = sight.attempts(act);
         let mut windows = Vec::new();
         for attempt in &attempts {
             let at = seconds(&attempt["at"]);
-            windows.push((
-                at,
-                at + attempt["withinSeconds"].as_f64().unwrap(),
-                attempt["outcome"].is_string(),
-            ));
+            windows.push((at, at + attempt["withinSeconds"].as_f64().unwrap(), attempt["outcome"].is_string()));
         }
         let say = || format!("{machine}: {runs:?} {attempts:#?}");
         let mut used = BTreeSet::new();
         for run in &runs {
-            let fits = |(from, to, _): &(f64, f64, bool)| {
-                *from <= run.began && run.ended.unwrap_or(run.began) <= *to
-            };
+            let fits = |(from, to, _): &(f64, f64, bool)| *from <= run.began && run.ended.unwrap_or(run.began) <= *to;
             let index = windows.iter().rposition(fits);
             assert!(index.is_some_and(|index| used.insert(index)), "a shot of its own each: {}", say());
         }

@@ -33,8 +33,7 @@ async fn a_pod_is_released_when_libvirt_reports_its_domain_off() {
     let Some(hypervisor) = rigs.hypervisor(&machines).await.unwrap() else { return };
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     let kubeconfig = plane.install_pod_safety().await.unwrap();
-    let machine =
-        |name, uuid| Machine::in_cloud(name, &format!("libvirt:///{uuid}"), move || hypervisor::runs(uuid));
+    let machine = |name, uuid| Machine::in_cloud(name, &format!("libvirt:///{uuid}"), move || hypervisor::runs(uuid));
     let (lost, neighbour) = (machine("w1", ONE), machine("w2", TWO));
     let unknown = Machine::in_cloud("w3", &format!("libvirt:///{NONE}"), || true);
     let _kubelets = kubelets(&plane, [&lost, &neighbour, &unknown]);
@@ -49,18 +48,13 @@ async fn a_pod_is_released_when_libvirt_reports_its_domain_off() {
         assert_eq!((&target["power"], &target["problem"]), (&json!("On"), &Value::Null), "{target}");
     }
     let refused = target(&plane, "w3").await;
-    assert!(
-        refused["problem"] == "Failed" && refused.to_string().contains("existing name/UUID"),
-        "{refused}"
-    );
+    assert!(refused["problem"] == "Failed" && refused.to_string().contains("existing name/UUID"), "{refused}");
 
     stateful_pod(&plane, "db", "w1").await;
     lost.cut_off().await;
     let begun = Instant::now();
     // Its kubelet does not report any more, and its process runs: the pod stays until the process is gone.
-    until("the process of its machine is gone", async || check_that(!hypervisor::runs(ONE), "it runs"))
-        .await
-        .unwrap();
+    until("the process of its machine is gone", async || check_that(!hypervisor::runs(ONE), "it runs")).await.unwrap();
     until_released(&plane, "db-0").await;
     println!("libvirt: released {:.1} s after the loss", begun.elapsed().as_secs_f64());
     until("its machine is started again", async || {

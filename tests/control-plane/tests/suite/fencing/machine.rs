@@ -132,8 +132,7 @@ impl Machine {
         let pods = Api::<Pod>::all(api.clone());
         let mine = pods.list(&ListParams::default().fields(&format!("spec.nodeName={}", self.name))).await;
         for pod in mine.map(|list| list.items).unwrap_or_default() {
-            let (namespace, name) =
-                (pod.metadata.namespace.clone().unwrap(), pod.metadata.name.clone().unwrap());
+            let (namespace, name) = (pod.metadata.namespace.clone().unwrap(), pod.metadata.name.clone().unwrap());
             if pod.metadata.deletion_timestamp.is_some() && self.hangs.load(Ordering::SeqCst) {
                 let seen = PodStatus { observed_generation: pod.metadata.generation, ..PodStatus::default() };
                 objects::set_pod_status(api, &namespace, &name, &seen).await?;

@@ -41,14 +41,7 @@ async fn fixture() -> Fixture {
     let kubelets = kubelets(&plane, spare_machines().iter().chain([&machine]));
     let (components, pod_safety) =
         leader_beside(&plane, &kubeconfig, "statefulset-controller,disruption-controller", &rigs).await;
-    Fixture {
-        plane,
-        _pod_safety: pod_safety,
-        machine,
-        _components: components,
-        _kubelets: kubelets,
-        _rigs: rigs,
-    }
+    Fixture { plane, _pod_safety: pod_safety, machine, _components: components, _kubelets: kubelets, _rigs: rigs }
 }
 
 const POWER_OFF: [&str; 3] = ["--power-off", "--confirm=switch off sick", "--reason=new disks"];
@@ -152,10 +145,7 @@ async fn maintain_completes_though_the_command_is_killed_at_each_step() {
 
 async fn a_dry_run_changes_nothing(fixture: &Fixture) {
     let output = fixture.maintain(&["--power-off", "--dry-run"]).await;
-    assert!(
-        output.stdout.contains("shop/db-0") && output.stdout.contains("Nothing was changed"),
-        "{output:?}"
-    );
+    assert!(output.stdout.contains("shop/db-0") && output.stdout.contains("Nothing was changed"), "{output:?}");
     let node = fixture.node().await;
     assert_eq!((lifecycle(&node), is_cordoned(&node)), (<[String; 3]>::default(), false));
     assert_eq!(fixture.plane.list("nodefences").await.unwrap(), Vec::<Value>::new());

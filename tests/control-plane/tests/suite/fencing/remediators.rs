@@ -11,17 +11,13 @@ use http::Method;
 use kube::Client;
 use pod_safety_control_plane::rigs::Rigs;
 use pod_safety_control_plane::workloads::{self, Kind, define};
-use pod_safety_control_plane::{
-    Component, ControlPlane, Options, PodSafety, chart, check_that, observe, until,
-};
+use pod_safety_control_plane::{Component, ControlPlane, Options, PodSafety, chart, check_that, observe, until};
 use pod_safety_locks::repository;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::machine::Machine;
-use super::{
-    NAMESPACE, apply, device_of, kubelets_as, leader_beside_with, policy, spare_machines, switch_log,
-};
+use super::{NAMESPACE, apply, device_of, kubelets_as, leader_beside_with, policy, spare_machines, switch_log};
 use rows::{Proof, Reason, Row, Step};
 
 const LOST: &str = "w1";
@@ -74,8 +70,7 @@ async fn install(plane: &ControlPlane, row: &Row) {
     let (mut role, mut binding) = (of("ClusterRole"), of("ClusterRoleBinding"));
     role["rules"] = rule;
     binding["roleRef"] = json!({ "apiGroup": rbac, "kind": "ClusterRole", "name": "others" });
-    let users =
-        [row.account, UNEXEMPT_ACCOUNT].map(|name| json!({ "apiGroup": rbac, "kind": "User", "name": name }));
+    let users = [row.account, UNEXEMPT_ACCOUNT].map(|name| json!({ "apiGroup": rbac, "kind": "User", "name": name }));
     binding["subjects"] = json!(users);
     apply(plane, &role).await;
     apply(plane, &binding).await;
@@ -106,8 +101,7 @@ async fn devices(plane: &ControlPlane, proof: &Proof) {
         }
         Proof::Remediator([kind, template]) => {
             define(&plane.admin(), *kind, "Namespaced", &json!({ "status": {} })).await.unwrap();
-            let mut reference =
-                json!({ "apiVersion": template.api_version, "kind": template.kind, "name": "all" });
+            let mut reference = json!({ "apiVersion": template.api_version, "kind": template.kind, "name": "all" });
             let spec = json!({ "driver": "External", "monitorSeconds": 5, "external": { "templateRef": reference } });
             reference["metadata"] = json!({ "namespace": OPS, "name": "all" });
             reference["spec"] = json!({ "template": { "spec": {} } });
@@ -116,7 +110,8 @@ async fn devices(plane: &ControlPlane, proof: &Proof) {
             // As shipped by their operators.
             let label = json!({ "rbac.ext-remediation/aggregate-to-ext-remediation": "true" });
             let group = template.api_version.split('/').next();
-            let rules = json!([{ "apiGroups": [group], "resources": ["*"], "verbs": ["get", "create", "delete", "patch"] }]);
+            let rules =
+                json!([{ "apiGroups": [group], "resources": ["*"], "verbs": ["get", "create", "delete", "patch"] }]);
             apply(
                 plane,
                 &json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
@@ -140,13 +135,7 @@ async fn devices(plane: &ControlPlane, proof: &Proof) {
 }
 
 /// Sends a request as this user, or with all rights.
-async fn send(
-    plane: &ControlPlane,
-    user: Option<&str>,
-    verb: &str,
-    path: &str,
-    body: &Value,
-) -> kube::Result<Value> {
+async fn send(plane: &ControlPlane, user: Option<&str>, verb: &str, path: &str, body: &Value) -> kube::Result<Value> {
     let kind = match (verb, path.starts_with("/api/")) {
         ("PATCH", true) => "application/strategic-merge-patch+json",
         ("PATCH", false) => "application/merge-patch+json",
@@ -177,8 +166,7 @@ async fn fixture(row: &'static Row) -> Fixture {
     let speaks = plane.user_kubeconfig(KUBELETS, &["system:masters"]).unwrap();
     let speaks = plane.client(&speaks).await.unwrap();
     let kubelets = kubelets_as(&speaks, spare_machines().iter().chain([&lost]));
-    let (components, pod_safety) =
-        leader_beside_with(&plane, &kubeconfig, CONTROLLERS, &rigs, row.flags).await;
+    let (components, pod_safety) = leader_beside_with(&plane, &kubeconfig, CONTROLLERS, &rigs, row.flags).await;
     let mut set = workloads::stateful_set_near(NAMESPACE, "db", LOST);
     set["spec"]["template"]["spec"]["tolerations"] = workloads::brief_tolerations();
     apply(&plane, &set).await;
@@ -294,9 +282,7 @@ impl Fixture {
         until("the node is lost", async || check_that(is_lost().await, "Ready")).await.unwrap();
         for step in self.row.script {
             match *step {
-                Step::Sends(verb, path, body, refusal) => {
-                    self.send_until_allowed(verb, path, body, refusal).await
-                }
+                Step::Sends(verb, path, body, refusal) => self.send_until_allowed(verb, path, body, refusal).await,
                 Step::Once(verb, path, body, policy) => {
                     let body = serde_json::from_str(&body.replace("UID", &self.uid)).unwrap();
                     let answer = send(&self.plane, Some(self.row.account), verb, path, &body).await;
@@ -308,10 +294,7 @@ impl Fixture {
                     until(&format!("{path} is being deleted"), async || {
                         let object = self.get(path).await.unwrap_or_default();
                         let fences = super::incidents(&self.plane).await;
-                        check_that(
-                            object["metadata"]["deletionTimestamp"].is_string(),
-                            format!("{fences:#?}"),
-                        )
+                        check_that(object["metadata"]["deletionTimestamp"].is_string(), format!("{fences:#?}"))
                     })
                     .await
                     .unwrap();
@@ -325,9 +308,7 @@ impl Fixture {
                     .unwrap();
                 }
                 Step::PodGone => {
-                    until("the pod is gone", async || check_that(!self.pod_exists().await, "not yet"))
-                        .await
-                        .unwrap();
+                    until("the pod is gone", async || check_that(!self.pod_exists().await, "not yet")).await.unwrap();
                 }
             }
         }
@@ -367,12 +348,7 @@ async fn run_row(row: &'static Row) {
     let begun = Instant::now();
     fixture.lost.cut_off().await;
     let (took, ()) = tokio::join!(fixture.until_elsewhere(begun), fixture.run_script());
-    println!(
-        "scene {}: Running elsewhere {:.0} s after the loss ({})",
-        row.name,
-        took.as_secs_f64(),
-        row.source
-    );
+    println!("scene {}: Running elsewhere {:.0} s after the loss ({})", row.name, took.as_secs_f64(), row.source);
 }
 
 macro_rules! remediators {

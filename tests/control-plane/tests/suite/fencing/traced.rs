@@ -11,9 +11,7 @@ use kube::Client;
 use pod_safety_clock::Env;
 use pod_safety_control_plane::objects::{self, NodeExt as _, PodExt as _};
 use pod_safety_control_plane::rigs::Rigs;
-use pod_safety_control_plane::{
-    ControlPlane, Options, PodSafety, SHORT_LEADER_LEASE, check_that, observe, until,
-};
+use pod_safety_control_plane::{ControlPlane, Options, PodSafety, SHORT_LEADER_LEASE, check_that, observe, until};
 use pod_safety_otlp::message::WireSpan;
 use pod_safety_otlp::testing::Collector;
 use serde_json::Value;
@@ -59,8 +57,7 @@ async fn lose_node(api: &Client, machine: &Machine) {
     tokio::time::sleep(Duration::from_secs(2)).await;
     let pod = format!("db-{}", machine.name);
     observe::delete_pod(api, NAMESPACE, &pod, false).await.unwrap();
-    let mut conditions =
-        objects::node(&machine.name).with_ready("Unknown").status.unwrap().conditions.unwrap();
+    let mut conditions = objects::node(&machine.name).with_ready("Unknown").status.unwrap().conditions.unwrap();
     conditions.iter_mut().for_each(|one| one.last_heartbeat_time = None);
     let only = k8s_openapi::api::core::v1::NodeStatus { conditions: Some(conditions), ..Default::default() };
     objects::set_node_status(api, &machine.name, &only).await.unwrap();
@@ -210,8 +207,7 @@ async fn one_trace_has_each_span_once(fixture: &Fixture) {
         assert!(span.start_time_unix_nano <= span.end_time_unix_nano, "{}", span.name);
     }
     // There may be several orders, because the first leader died.
-    let ends =
-        |name: &str| spans.iter().filter(|span| span.name == name).map(|span| span.end_time_unix_nano).max();
+    let ends = |name: &str| spans.iter().filter(|span| span.name == name).map(|span| span.end_time_unix_nano).max();
     let times: Vec<_> = STORY.map(ends).into_iter().collect::<Option<_>>().unwrap();
     assert!(times.is_sorted(), "{STORY:?}: {times:?}");
     if let Some(on) = ends(SWITCHED_ON) {
@@ -226,11 +222,8 @@ async fn each_span_has_the_times_of_the_records(fixture: &Fixture) {
     let attempts = fence["status"]["attempts"].as_array().unwrap();
     assert_eq!(of("gates").start_time_unix_nano, nanos(&fence["metadata"]["creationTimestamp"]));
     assert_eq!(of("gates").end_time_unix_nano, nanos(&attempts[0]["at"]));
-    let orders: BTreeSet<_> = spans
-        .iter()
-        .filter(|span| span.name.starts_with("order "))
-        .map(|span| span.start_time_unix_nano)
-        .collect();
+    let orders: BTreeSet<_> =
+        spans.iter().filter(|span| span.name.starts_with("order ")).map(|span| span.start_time_unix_nano).collect();
     let verified = attempts.iter().filter(|attempt| attempt["verified"].is_object());
     let recorded: BTreeSet<u64> = verified.map(|attempt| nanos(&attempt["at"])).collect();
     assert_eq!(orders, recorded);
@@ -246,8 +239,7 @@ async fn each_span_has_the_times_of_the_records(fixture: &Fixture) {
     assert_eq!(released.text("k8s.pod.uid").as_deref(), event["involvedObject"]["uid"].as_str());
     let next = observe::find_pod(&api, NAMESPACE, "db-m0").await.unwrap().unwrap();
     let next = serde_json::to_value(&next).unwrap();
-    let ready =
-        next["status"]["conditions"].as_array().unwrap().iter().find(|one| one["type"] == "Ready").unwrap();
+    let ready = next["status"]["conditions"].as_array().unwrap().iter().find(|one| one["type"] == "Ready").unwrap();
     let successor = of("successor ready");
     assert_eq!(successor.start_time_unix_nano, nanos(&next["metadata"]["creationTimestamp"]));
     assert_eq!(successor.end_time_unix_nano, nanos(&ready["lastTransitionTime"]));

@@ -8,9 +8,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use pod_safety_control_plane::rigs::Rigs;
-use pod_safety_control_plane::{
-    AuditLog, Component, ControlPlane, PodSafety, check_that, observe, until, workloads,
-};
+use pod_safety_control_plane::{AuditLog, Component, ControlPlane, PodSafety, check_that, observe, until, workloads};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -74,8 +72,7 @@ async fn fixture() -> Fixture {
 impl Fixture {
     /// Sets a condition like node-problem-detector.
     async fn detects(&self, node: &str, status: &str) {
-        let condition =
-            json!({ "type": "KernelDeadlock", "status": status, "reason": "Test", "message": "m" });
+        let condition = json!({ "type": "KernelDeadlock", "status": status, "reason": "Test", "message": "m" });
         let patch = Patch::Strategic(json!({ "status": { "conditions": [condition] } }));
         let nodes = Api::<Node>::all(self.plane.admin());
         nodes.patch_status(node, &PatchParams::default(), &patch).await.unwrap();
@@ -103,8 +100,7 @@ impl Fixture {
     async fn power_offs(&self, node: &str) -> usize {
         let fences = self.plane.list("nodefences").await.unwrap();
         let of_it = fences.iter().filter(|fence| fence["spec"]["node"]["name"] == node);
-        let attempts =
-            of_it.flat_map(|fence| fence["status"]["attempts"].as_array().cloned().unwrap_or_default());
+        let attempts = of_it.flat_map(|fence| fence["status"]["attempts"].as_array().cloned().unwrap_or_default());
         attempts.filter(|attempt| attempt["act"] == "off").count()
     }
 
@@ -173,8 +169,7 @@ async fn evictions_precede_power_off_and_power_off_precedes_evidence(fixture: &F
         let of_it = |entry: &&pod_safety_control_plane::AuditEntry| entry.matches(verb, what, name);
         entries.iter().position(|entry| of_it(&entry)).unwrap_or_else(|| panic!("no {verb} of {what} {name}"))
     };
-    let evidence =
-        entries.iter().position(|entry| entry.resource == "fenceevidences" && entry.verb == "create");
+    let evidence = entries.iter().position(|entry| entry.resource == "fenceevidences" && entry.verb == "create");
     let removed = first("pods", "delete", "db-0");
     assert!(first("pods/eviction", "create", "web-0") < evidence.unwrap());
     assert!(evidence.unwrap() < removed, "{db} was removed without evidence");
@@ -192,8 +187,7 @@ async fn a_node_still_unhealthy_after_fencing_is_not_fenced_again(fixture: &Fixt
     until("it is called off", async || {
         let fences = fixture.plane.list("nodefences").await.unwrap();
         let name = &held["metadata"]["name"];
-        let phase =
-            fences.iter().find(|fence| fence["metadata"]["name"] == *name).map(|one| &one["status"]["phase"]);
+        let phase = fences.iter().find(|fence| fence["metadata"]["name"] == *name).map(|one| &one["status"]["phase"]);
         check_that(phase == Some(&json!("Cancelled")), format!("{phase:?}"))
     })
     .await

@@ -48,10 +48,8 @@ async fn a_vsphere_machine_is_selected_by_provider_id() {
     let kubeconfig = plane.install_pod_safety().await.unwrap();
     let mut kubelets = JoinSet::new();
     let [one, two, ..] = &vcenter.machines().await.unwrap()[..] else { panic!("too few machines") };
-    let (lost, neighbour) = (
-        machine(&vcenter, "w1", &one.uuid, &mut kubelets),
-        machine(&vcenter, "w2", &two.uuid, &mut kubelets),
-    );
+    let (lost, neighbour) =
+        (machine(&vcenter, "w1", &one.uuid, &mut kubelets), machine(&vcenter, "w2", &two.uuid, &mut kubelets));
     let unknown = Machine::in_cloud("w3", "vsphere://11111111-2222-3333-4444-555555555555", || true);
     let elsewhere = Machine::in_cloud("elsewhere", &format!("openstack:///{}", two.uuid), || true);
     for machine in [&lost, &neighbour, &unknown, &elsewhere] {
@@ -68,10 +66,9 @@ async fn a_vsphere_machine_is_selected_by_provider_id() {
         let target = target(&plane, &machine.name).await;
         assert_eq!((&target["power"], &target["problem"]), (&json!("On"), &Value::Null), "{target}");
     }
-    for (node, problem, expected) in [
-        ("w3", "Failed", "plug is not available"),
-        ("elsewhere", "AnotherMachine", "is an instance of openstack"),
-    ] {
+    for (node, problem, expected) in
+        [("w3", "Failed", "plug is not available"), ("elsewhere", "AnotherMachine", "is an instance of openstack")]
+    {
         let target = target(&plane, node).await;
         assert!(target["problem"] == problem && target.to_string().contains(expected), "{node}: {target}");
     }

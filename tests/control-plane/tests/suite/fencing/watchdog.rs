@@ -100,12 +100,9 @@ async fn a_drill_makes_the_watchdog_accepted(fixture: &Fixture) {
     assert_eq!(output.status.code(), Some(0), "{output:?}\n{}", fixture.node.log());
     assert!(output.stdout.contains("s after its last pet; up to 5 s are allowed"), "{output:?}");
     assert_eq!(fixture.node.lock_state().await.resets, 1);
-    let spec =
-        fixture.plane.find("fencedevices", "pod-safety", DEVICE).await.unwrap().unwrap()["spec"].clone();
+    let spec = fixture.plane.find("fencedevices", "pod-safety", DEVICE).await.unwrap().unwrap()["spec"].clone();
     assert_eq!(spec["watchdogLease"]["drilled"][0]["identity"], "keeper", "{spec}");
-    fixture
-        .until_target("its promise counts", |target| target["power"] == "On" && target["message"].is_null())
-        .await;
+    fixture.until_target("its promise counts", |target| target["power"] == "On" && target["message"].is_null()).await;
     fixture.kubectl(&["uncordon", NODE]).await;
 }
 
@@ -199,22 +196,14 @@ async fn attack_a_watchdog_lease_not_written_by_the_agent_of_the_node_is_denied(
     let promise = lease("a", "Armed", "1");
     expect_output("create", &[], &promise, only).await;
     expect_output("create", &[agent], &promise, "its token names none").await;
-    expect_output("create", &[agent, &b], &promise, "an agent writes the Lease of its own node: watchdog.b")
-        .await;
+    expect_output("create", &[agent, &b], &promise, "an agent writes the Lease of its own node: watchdog.b").await;
     put("create", &[agent, &a], &promise).await.text().unwrap();
     // A person may revoke it, and change nothing else.
     expect_output("replace", &[], &lease("a", "Revoked", "2"), only).await;
     let mut reported = promise.clone();
-    reported["metadata"]["annotations"]["watchdog.pod-safety.dev/pods-ended"] =
-        json!("uid-of-a-pod-that-runs");
+    reported["metadata"]["annotations"]["watchdog.pod-safety.dev/pods-ended"] = json!("uid-of-a-pod-that-runs");
     expect_output("replace", &[], &reported, only).await;
-    expect_output(
-        "replace",
-        &[agent, &b],
-        &reported,
-        "an agent writes the Lease of its own node: watchdog.b",
-    )
-    .await;
+    expect_output("replace", &[agent, &b], &reported, "an agent writes the Lease of its own node: watchdog.b").await;
     let state = "watchdog.pod-safety.dev/state=Revoked";
     let revoke = ["annotate", "lease", "-n", "pod-safety", "watchdog.a", "--overwrite", state];
     plane.kubectl(&revoke).await.unwrap().text().unwrap();

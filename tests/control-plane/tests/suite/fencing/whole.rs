@@ -12,8 +12,8 @@ use tokio::task::JoinSet;
 
 use super::machine::Machine;
 use super::{
-    ACCOUNT, CONTROLLERS, NAMESPACE, apply, device_of, granted_and_used, kubelets, leader, node_fence_of,
-    policy, secret, stateful_pod, until_phase, until_released,
+    ACCOUNT, CONTROLLERS, NAMESPACE, apply, device_of, granted_and_used, kubelets, leader, node_fence_of, policy,
+    secret, stateful_pod, until_phase, until_released,
 };
 
 /// Secrets that must appear nowhere.
@@ -72,17 +72,7 @@ async fn fixture() -> Fixture {
     let runs = plane.fence_agents("fence-agents", &rigs.agents(), &socket).await.unwrap();
     let socket = format!("--fence-agents-socket={}", socket.display());
     let pod_safety = leader(&plane, &kubeconfig, &[&socket]).await;
-    Fixture {
-        plane,
-        kubeconfig,
-        audit,
-        pod_safety,
-        agents: runs,
-        ipmi,
-        _other: other,
-        nodes,
-        _kubelets: kubelets,
-    }
+    Fixture { plane, kubeconfig, audit, pod_safety, agents: runs, ipmi, _other: other, nodes, _kubelets: kubelets }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -102,15 +92,13 @@ async fn a_dead_node_is_fenced_and_an_unfenceable_one_has_a_reason() {
 }
 
 async fn device_status_shows_usability(fixture: &Fixture) {
-    for (name, expected, words) in [("bmc-w1", "True", ""), ("bmc-w2", "False", "node w2: the device failed")]
-    {
+    for (name, expected, words) in [("bmc-w1", "True", ""), ("bmc-w2", "False", "node w2: the device failed")] {
         until(&format!("{name} is Ready {expected}"), async || {
             let devices = fixture.plane.list("fencedevices").await.unwrap();
             let device = devices.iter().find(|device| device["metadata"]["name"] == name).ok_or("none")?;
             let conditions = device["status"]["conditions"].as_array().ok_or("no status")?;
             let ready = conditions.iter().find(|one| one["type"] == "Ready").ok_or("not Ready")?;
-            let fits =
-                ready["status"] == expected && ready["message"].as_str().unwrap_or_default().contains(words);
+            let fits = ready["status"] == expected && ready["message"].as_str().unwrap_or_default().contains(words);
             check_that(fits, ready.to_string())
         })
         .await
@@ -178,9 +166,7 @@ async fn a_dead_node_is_proved_off_released_and_recovered(fixture: &Fixture) {
     .await
     .unwrap();
     // After the release it is switched on; the machine boots with its kubelet.
-    until("it has power", async || check_that(fixture.ipmi.is_on().unwrap(), "not yet".to_owned()))
-        .await
-        .unwrap();
+    until("it has power", async || check_that(fixture.ipmi.is_on().unwrap(), "not yet".to_owned())).await.unwrap();
     let fence = until_phase(plane, "w1", "Done").await;
     let acts: Vec<_> = fence["status"]["attempts"]
         .as_array()
@@ -193,12 +179,7 @@ async fn a_dead_node_is_proved_off_released_and_recovered(fixture: &Fixture) {
     let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
     assert!(!taints.iter().any(|taint| taint.key == "node.kubernetes.io/out-of-service"), "{taints:?}");
     assert!(
-        fixture
-            .pod_safety
-            .metric("pod_safety_force_deletes_total", &[("evidence", "PowerOff")])
-            .await
-            .unwrap()
-            >= 1.0
+        fixture.pod_safety.metric("pod_safety_force_deletes_total", &[("evidence", "PowerOff")]).await.unwrap() >= 1.0
     );
 }
 
@@ -248,9 +229,9 @@ async fn a_device_wired_to_another_machine_is_detected(fixture: &Fixture) {
     assert_eq!(trusted["status"], "False", "{conditions:?}");
     until("it is said of the device", async || {
         let events = plane.list("events").await.unwrap();
-        let recorded = events.iter().any(|event| {
-            event["involvedObject"]["name"] == "bmc-w3" && event["reason"] == "EvidenceContradicted"
-        });
+        let recorded = events
+            .iter()
+            .any(|event| event["involvedObject"]["name"] == "bmc-w3" && event["reason"] == "EvidenceContradicted");
         check_that(recorded, format!("{} events", events.len()))
     })
     .await
@@ -262,11 +243,7 @@ async fn a_device_wired_to_another_machine_is_detected(fixture: &Fixture) {
 
 async fn a_missing_agent_runner_is_reported(fixture: &mut Fixture) {
     let available = async |fixture: &Fixture| {
-        fixture
-            .pod_safety
-            .metric("pod_safety_fence_agents_available", &[])
-            .await
-            .map_err(|error| error.to_string())
+        fixture.pod_safety.metric("pod_safety_fence_agents_available", &[]).await.map_err(|error| error.to_string())
     };
     assert_eq!(available(fixture).await, Ok(1.0));
     fixture.agents.kill_9().unwrap();

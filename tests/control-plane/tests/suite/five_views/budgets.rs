@@ -47,12 +47,7 @@ fn rows() -> Vec<Row> {
         set("most-zero", three, json!({ "maxUnavailable": 0 }), 0),
         set("most-zero-percent", three, json!({ "maxUnavailable": "0%" }), 0),
         set("unready", Pods::OneUnready, json!({ "maxUnavailable": 1 }), 0),
-        set(
-            "always",
-            Pods::OneUnready,
-            json!({ "minAvailable": 3, "unhealthyPodEvictionPolicy": "AlwaysAllow" }),
-            0,
-        ),
+        set("always", Pods::OneUnready, json!({ "minAvailable": 3, "unhealthyPodEvictionPolicy": "AlwaysAllow" }), 0),
         set("ended", Pods::OneEnded, json!({ "minAvailable": 2 }), 0),
         set("primary", Pods::OneSelected, json!({ "minAvailable": 1 }), 0),
         set("everything", three, json!({ "minAvailable": 2, "selector": {} }), 1),
@@ -93,9 +88,8 @@ async fn set_up(plane: &ControlPlane, (name, kind, replicas, pods, spec, _): &Ro
 
 async fn until_allows(plane: &ControlPlane, namespace: &str, allowed: i32) -> BudgetStatus {
     until(&format!("{namespace} allows {allowed}"), async || {
-        let status = budgets::budget_status(&plane.admin(), namespace, "app")
-            .await
-            .map_err(|error| error.to_string())?;
+        let status =
+            budgets::budget_status(&plane.admin(), namespace, "app").await.map_err(|error| error.to_string())?;
         let is_so = status.allowed == allowed && status.observed == status.generation && status.healthy > 0;
         if is_so { Ok(status) } else { Err(status.to_string()) }
     })
@@ -126,13 +120,7 @@ impl Views {
     }
 
     /// Contradictions of a view with the controller and `explain`, about a PDB and about the pods of the node of its name.
-    fn contradictions(
-        &self,
-        name: &str,
-        status: &BudgetStatus,
-        explained: &Value,
-        drained: &Value,
-    ) -> Vec<String> {
+    fn contradictions(&self, name: &str, status: &BudgetStatus, explained: &Value, drained: &Value) -> Vec<String> {
         let mut wrong = Vec::new();
         let never = explained["verdict"] == "DisruptionsNeverAllowed";
         let sum = match status.healthy < status.desired {
@@ -144,8 +132,7 @@ impl Views {
             wrong.push(format!("{name}: {sum}, explain: {numbers}"));
         }
         for pod in drained["pods"].as_array().unwrap().iter().filter(|pod| pod["budget"].is_string()) {
-            let (shown, blocked) =
-                (pod["message"].as_str().unwrap(), pod["reason"] == "DisruptionsNeverAllowed");
+            let (shown, blocked) = (pod["message"].as_str().unwrap(), pod["reason"] == "DisruptionsNeverAllowed");
             let by_it = pod["action"] == "Evict" || shown.contains(&sum);
             if !by_it || blocked != (never && pod["action"] != "Evict") {
                 wrong.push(format!("{name}: {sum}, {}, drain: {pod}", explained["verdict"]));
@@ -153,15 +140,11 @@ impl Views {
         }
         let object = json!(format!("pdb/{name}/app"));
         let mut troubles = self.status["troubles"].as_array().unwrap().iter();
-        let in_status =
-            troubles.any(|one| one["object"] == object && one["reason"] == "DisruptionsNeverAllowed");
+        let in_status = troubles.any(|one| one["object"] == object && one["reason"] == "DisruptionsNeverAllowed");
         // It shows the first few, and the number of the others.
         let in_doctor = self.doctor.split(&[' ', ','][..]).any(|word| word == format!("{name}/app"));
         if in_status != never || (in_doctor && !never) {
-            wrong.push(format!(
-                "{name}: {}, status {in_status}, doctor {}",
-                explained["verdict"], self.doctor
-            ));
+            wrong.push(format!("{name}: {}, status {in_status}, doctor {}", explained["verdict"], self.doctor));
         }
         wrong
     }

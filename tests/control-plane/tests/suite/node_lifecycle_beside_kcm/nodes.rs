@@ -94,15 +94,7 @@ impl World for Nodes {
         });
         let controller = Some(plane.node_lifecycle_controller(implementation, &FLAGS).await.unwrap());
         let trace = Trace::start(Api::all(plane.admin())).await;
-        Self {
-            implementation,
-            plane,
-            controller,
-            reporting: alive,
-            heartbeats: beats,
-            started: Vec::new(),
-            trace,
-        }
+        Self { implementation, plane, controller, reporting: alive, heartbeats: beats, started: Vec::new(), trace }
     }
 
     /// Runs a step. It starts in a new second, so that times distinguish steps.
@@ -143,11 +135,9 @@ impl World for Nodes {
     /// last one is unreachable for long enough.
     fn lies_between(value: &str, before: &str, after: &str) -> bool {
         let key = |taint: &str| taint.split_once(':').map_or(taint, |(key, _)| key).to_owned();
-        let has =
-            |taints: &str, expected: &str| taints.split_whitespace().any(|taint| key(taint) == expected);
-        let is_known = |taint: &str| {
-            has(before, &key(taint)) || has(after, &key(taint)) || taint == "not-ready:NoSchedule"
-        };
+        let has = |taints: &str, expected: &str| taints.split_whitespace().any(|taint| key(taint) == expected);
+        let is_known =
+            |taint: &str| has(before, &key(taint)) || has(after, &key(taint)) || taint == "not-ready:NoSchedule";
         value.split_whitespace().all(is_known)
     }
 }
@@ -170,11 +160,8 @@ impl Nodes {
             Act::Register(node, zone, ready) => self.register(objects::node(node), node, zone, ready).await,
             Act::RegisterTainted(name, zone) => {
                 let mut node = objects::node(name);
-                let taint = Taint {
-                    key: format!("{OURS}not-ready"),
-                    effect: "NoExecute".to_owned(),
-                    ..Taint::default()
-                };
+                let taint =
+                    Taint { key: format!("{OURS}not-ready"), effect: "NoExecute".to_owned(), ..Taint::default() };
                 node.spec = Some(NodeSpec { taints: Some(vec![taint]), ..NodeSpec::default() });
                 self.register(node, name, zone, false).await;
             }
@@ -192,12 +179,8 @@ impl Nodes {
                 self.reporting.lock().unwrap().insert(node);
                 self.post(node, statuses(ready)).await;
             }
-            Act::Condition(node, kind, holds) => {
-                self.post(node, vec![condition(kind, holds, "HollowSays")]).await
-            }
-            Act::Cordon(node, cordoned) => {
-                self.patch(node, json!({ "spec": { "unschedulable": cordoned } })).await
-            }
+            Act::Condition(node, kind, holds) => self.post(node, vec![condition(kind, holds, "HollowSays")]).await,
+            Act::Cordon(node, cordoned) => self.patch(node, json!({ "spec": { "unschedulable": cordoned } })).await,
             Act::Taint(node, key, effect) => self.taint(node, key, effect).await,
             Act::Label(node, key, value) => {
                 self.patch(node, json!({ "metadata": { "labels": { key: value } } })).await;
@@ -217,8 +200,7 @@ impl Nodes {
     }
 
     async fn act_on_pods(&self, act: Act) {
-        let running =
-            |node: &str, name: &str| objects::pod(NAMESPACE, name).on_node(node).with_phase("Running");
+        let running = |node: &str, name: &str| objects::pod(NAMESPACE, name).on_node(node).with_phase("Running");
         match act {
             Act::Pod(node, name) => {
                 objects::create_pod(&self.api(), &running(node, name)).await.unwrap();
@@ -281,8 +263,7 @@ impl Nodes {
         state.extend([taints(node)]);
         let mut taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
         let lost = taints.find(|taint| {
-            taint.effect == "NoExecute"
-                && ["not-ready", "unreachable"].contains(&taint.key.replace(OURS, "").as_str())
+            taint.effect == "NoExecute" && ["not-ready", "unreachable"].contains(&taint.key.replace(OURS, "").as_str())
         });
         if let Some(added) = lost.and_then(|taint| taint.time_added.as_ref()) {
             let since = self.started.iter().rev().find(|(began, _)| *began <= added.0.as_second());
@@ -294,10 +275,7 @@ impl Nodes {
             let (reason, message) = (reason.as_deref().unwrap_or(""), message.as_deref().unwrap_or(""));
             // Conditions of pod-safety have no counterpart in kube-controller-manager.
             if !type_.starts_with("pod-safety.dev/") {
-                state.insert(
-                    format!("{name} {type_}"),
-                    format!("{status} {reason} {message}").trim().to_owned(),
-                );
+                state.insert(format!("{name} {type_}"), format!("{status} {reason} {message}").trim().to_owned());
             }
         }
         for label in ["beta.kubernetes.io/os", "beta.kubernetes.io/arch"] {
@@ -337,8 +315,7 @@ impl Nodes {
 /// A line of the observed state.
 fn taints(node: &Node) -> (String, String) {
     let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
-    let mut words: Vec<_> =
-        taints.map(|taint| format!("{}:{}", taint.key.replace(OURS, ""), taint.effect)).collect();
+    let mut words: Vec<_> = taints.map(|taint| format!("{}:{}", taint.key.replace(OURS, ""), taint.effect)).collect();
     words.sort();
     (format!("{} taints", node.name_any()), words.join(" "))
 }

@@ -33,9 +33,8 @@ pub(crate) fn steps() -> Vec<Step<Act>> {
 }
 
 fn initial() -> Step<Act> {
-    let nodes = ZONES
-        .into_iter()
-        .flat_map(|(zone, nodes)| nodes.iter().map(move |node| Act::Register(node, zone, true)));
+    let nodes =
+        ZONES.into_iter().flat_map(|(zone, nodes)| nodes.iter().map(move |node| Act::Register(node, zone, true)));
     let pods = [Act::Pod("a-1", "web-1"), Act::Pod("a-2", "web-2"), Act::UnmanagedPods("a-1")];
     Step {
         name: "all are well".to_owned(),
@@ -237,11 +236,7 @@ fn of_zones() -> Vec<Step<Act>> {
 fn zone_lost() -> Step<Act> {
     Step {
         name: "a zone is lost, and most of a small one".to_owned(),
-        acts: ["b-1", "b-2", "c-1", "c-2", "c-3"]
-            .into_iter()
-            .map(Act::StopReporting)
-            .chain([Act::Wait(9)])
-            .collect(),
+        acts: ["b-1", "b-2", "c-1", "c-2", "c-3"].into_iter().map(Act::StopReporting).chain([Act::Wait(9)]).collect(),
         expected: &[
             ("b-1 taints", LOST),
             ("b-2 taints", LOST),
@@ -256,17 +251,8 @@ fn zone_lost() -> Step<Act> {
 fn zones_back() -> Step<Act> {
     Step {
         name: "the zones are back".to_owned(),
-        acts: ["b-1", "b-2", "c-1", "c-2", "c-3"]
-            .into_iter()
-            .map(|node| Act::ResumeReporting(node, true))
-            .collect(),
-        expected: &[
-            ("b-1 taints", ""),
-            ("b-2 taints", ""),
-            ("c-1 taints", ""),
-            ("c-2 taints", ""),
-            ("c-3 taints", ""),
-        ],
+        acts: ["b-1", "b-2", "c-1", "c-2", "c-3"].into_iter().map(|node| Act::ResumeReporting(node, true)).collect(),
+        expected: &[("b-1 taints", ""), ("b-2 taints", ""), ("c-1 taints", ""), ("c-2 taints", ""), ("c-3 taints", "")],
     }
 }
 
@@ -281,11 +267,7 @@ fn two_lost() -> Step<Act> {
 fn all_lost() -> Step<Act> {
     Step {
         name: "all zones are lost".to_owned(),
-        acts: all_nodes()
-            .chain(["n-1", "n-2", "n-4"])
-            .map(Act::StopReporting)
-            .chain([Act::Wait(10)])
-            .collect(),
+        acts: all_nodes().chain(["n-1", "n-2", "n-4"]).map(Act::StopReporting).chain([Act::Wait(10)]).collect(),
         expected: &[
             ("a-1 taints", "unreachable:NoSchedule"),
             ("a-7 taints", "unreachable:NoSchedule"),

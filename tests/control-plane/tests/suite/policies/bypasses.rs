@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::admission::{
-    ALL_VERBS, ATTACH_DETACH, DEV, EXEMPT, Fixture, KUBELET, NEW_KUBELET, OPERATOR, OTHER_KUBELET,
-    POD_SAFETY, REASON, TAINTER,
+    ALL_VERBS, ATTACH_DETACH, DEV, EXEMPT, Fixture, KUBELET, NEW_KUBELET, OPERATOR, OTHER_KUBELET, POD_SAFETY, REASON,
+    TAINTER,
 };
 use super::volumes::attachment;
 use crate::versions;
@@ -36,8 +36,7 @@ pub(super) async fn attack_a_node_is_marked_ready_or_registered_with_the_taint(f
         ("made-by-pod-safety", POD_SAFETY, None, Some("own-account")),
     ] {
         let annotations = reason.map_or_else(|| json!({}), |reason| json!({ REASON: reason }));
-        let taints =
-            json!([{ "key": "node.kubernetes.io/out-of-service", "value": "x", "effect": "NoExecute" }]);
+        let taints = json!([{ "key": "node.kubernetes.io/out-of-service", "value": "x", "effect": "NoExecute" }]);
         let object = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": name, "annotations": annotations },
             "spec": { "taints": taints } });
         Fixture::check_answer(name, &fixture.run(user, &["create", "-f", "-"], &object).await, refusal);
@@ -178,17 +177,11 @@ pub(super) async fn attack_what_a_denial_depends_on_is_removed(fixture: &Fixture
     }
     // A request for the status leaves annotations unchanged.
     fixture
-        .make(&attachment(
-            "held-by-status",
-            &json!({ "pod-safety.dev/hold": "w1 may still write" }),
-            "w1",
-            "data",
-        ))
+        .make(&attachment("held-by-status", &json!({ "pod-safety.dev/hold": "w1 may still write" }), "w1", "data"))
         .await;
     let attachment = ["volumeattachment", "held-by-status"];
     let change = r#"{"metadata":{"annotations":{"pod-safety.dev/hold":null}},"status":{"attached":false}}"#;
-    let patch =
-        [&["patch"][..], &attachment, &["--subresource=status", "--type=merge", "-p", change]].concat();
+    let patch = [&["patch"][..], &attachment, &["--subresource=status", "--type=merge", "-p", change]].concat();
     fixture.run(DEV, &patch, &Value::Null).await.text().unwrap();
     deleted(fixture, &attachment, Some("attachment-hold")).await;
     let runs = json!({ "phase": "Failed", "containerStatuses": [{ "name": "main", "image": "i", "imageID": "i", "ready": true,
@@ -237,20 +230,14 @@ pub(super) async fn attack_a_tenant_writes_as_the_kubelet_of_a_node(fixture: &Fi
 }
 
 /// A user who may write Leases, for another leader election, can neither become leader nor release a volume.
-pub(super) async fn attack_leader_election_of_another_component_takes_the_pod_safety_lease(
-    fixture: &Fixture,
-) {
+pub(super) async fn attack_leader_election_of_another_component_takes_the_pod_safety_lease(fixture: &Fixture) {
     let lease = |namespace: &str, name: &str| {
         json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
         "metadata": { "namespace": namespace, "name": name }, "spec": { "holderIdentity": "x" } })
     };
     const ELECTOR: &str = "elector";
-    fixture
-        .expect(&["create", "clusterrole", ELECTOR, "--verb=*", "--resource=leases.coordination.k8s.io"])
-        .await;
-    fixture
-        .expect(&["create", "clusterrolebinding", ELECTOR, "--clusterrole=elector", "--user=elector"])
-        .await;
+    fixture.expect(&["create", "clusterrole", ELECTOR, "--verb=*", "--resource=leases.coordination.k8s.io"]).await;
+    fixture.expect(&["create", "clusterrolebinding", ELECTOR, "--clusterrole=elector", "--user=elector"]).await;
     for (user, namespace, name, refusal) in [
         (ELECTOR, "kube-system", "pod-safety", Some("leases")),
         (ELECTOR, "kube-system", "other", None),
@@ -271,8 +258,7 @@ pub(super) async fn attack_leader_election_of_another_component_takes_the_pod_sa
 pub(super) async fn attack_a_kubelet_pauses_the_fencing_of_its_own_node(fixture: &Fixture) {
     const EXCLUDED: &str = "remediation.medik8s.io/exclude-from-remediation";
     fixture.node("w2", Some("True"), None).await;
-    let mark =
-        |key: &str, text: Option<&str>| json!({ "metadata": { "annotations": { key: text } } }).to_string();
+    let mark = |key: &str, text: Option<&str>| json!({ "metadata": { "annotations": { key: text } } }).to_string();
     let label = |value: Option<&str>| json!({ "metadata": { "labels": { EXCLUDED: value } } }).to_string();
     let pause = |text| mark("pod-safety.dev/pause-fencing", text);
     let other = mark("volumes.kubernetes.io/controller-managed-attach-detach", Some("true"));
@@ -295,7 +281,8 @@ pub(super) async fn attack_a_kubelet_pauses_the_fencing_of_its_own_node(fixture:
             Fixture::check_answer(&format!("{user} patches w2 with {patch} {subresource}"), &output, refusal);
         }
     }
-    let new = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "w3", "labels": { EXCLUDED: "true" } } });
+    let new =
+        json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "w3", "labels": { EXCLUDED: "true" } } });
     let output = fixture.run(NEW_KUBELET, &["create", "-f", "-"], &new).await;
     Fixture::check_answer("a kubelet registers with the label", &output, Some("pause"));
 }

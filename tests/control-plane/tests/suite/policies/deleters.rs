@@ -31,9 +31,13 @@ async fn checked(fixture: &Fixture) -> Value {
 async fn runs(fixture: &Fixture, name: &str, image: &str) {
     let labels = json!({ "app": name });
     let container = json!({ "name": "controller", "image": image });
-    fixture.make(&json!({ "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "namespace": "infra", "name": name },
+    fixture
+        .make(
+            &json!({ "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "namespace": "infra", "name": name },
         "spec": { "selector": { "matchLabels": labels }, "template": { "metadata": { "labels": labels },
-            "spec": { "serviceAccountName": "remover", "containers": [container] } } } })).await;
+            "spec": { "serviceAccountName": "remover", "containers": [container] } } } }),
+        )
+        .await;
 }
 
 /// Sets the value that a remedy of the doctor names, as printed.
@@ -41,13 +45,8 @@ async fn set(fixture: &Fixture, remedy: &str) {
     let chart = chart();
     let (_, values) = remedy.split_once(" --set ").unwrap();
     let values = values.replace('\'', "");
-    let mut upgrade = vec![
-        "upgrade",
-        "pod-safety",
-        chart.to_str().unwrap(),
-        "--namespace=pod-safety",
-        "--reset-then-reuse-values",
-    ];
+    let mut upgrade =
+        vec!["upgrade", "pod-safety", chart.to_str().unwrap(), "--namespace=pod-safety", "--reset-then-reuse-values"];
     upgrade.extend(values.split(" --set ").flat_map(|value| ["--set", value]));
     fixture.plane.helm(&upgrade).await.unwrap().text().unwrap();
 }
@@ -57,23 +56,15 @@ pub(crate) async fn bug_the_doctor_prints_the_value_that_allows_a_component(fixt
     assert_eq!(checked(fixture).await["health"], "Fine", "nothing here deletes Nodes");
     fixture.expect(&["create", "namespace", "infra"]).await;
     runs(fixture, "karpenter", "registry.example/karpenter/controller:v1").await;
-    let bind =
-        ["create", "clusterrolebinding", "remover", "--clusterrole=careless", "--user", DELETING_ACCOUNT];
+    let bind = ["create", "clusterrolebinding", "remover", "--clusterrole=careless", "--user", DELETING_ACCOUNT];
     fixture.expect(&bind).await;
 
     let result = checked(fixture).await;
     assert_eq!(result["health"], "Problem", "{result:#}");
-    assert!(
-        result["what"].as_str().unwrap().ends_with(&format!("karpenter ({DELETING_ACCOUNT})")),
-        "{result:#}"
-    );
+    assert!(result["what"].as_str().unwrap().ends_with(&format!("karpenter ({DELETING_ACCOUNT})")), "{result:#}");
     fixture.node("gone", Some("Unknown"), None).await;
     let delete = ["delete", "node", "gone", "--wait=false"];
-    Fixture::check_answer(
-        "before",
-        &fixture.run(DELETING_ACCOUNT, &delete, &Value::Null).await,
-        Some("node"),
-    );
+    Fixture::check_answer("before", &fixture.run(DELETING_ACCOUNT, &delete, &Value::Null).await, Some("node"));
 
     let remedy = result["remedy"].as_str().unwrap();
     let value = remedy.split('\'').nth(1).unwrap();
@@ -81,8 +72,7 @@ pub(crate) async fn bug_the_doctor_prints_the_value_that_allows_a_component(fixt
     set(fixture, remedy).await;
     assert_eq!(checked(fixture).await["health"], "Fine");
     until("the policy holds", async || {
-        let output =
-            fixture.run(DELETING_ACCOUNT, &[&delete[..], &["--dry-run=server"]].concat(), &Value::Null).await;
+        let output = fixture.run(DELETING_ACCOUNT, &[&delete[..], &["--dry-run=server"]].concat(), &Value::Null).await;
         check_that(output.status.success(), output.stderr)
     })
     .await
@@ -105,10 +95,7 @@ pub(crate) async fn bug_the_doctor_names_the_denied_account_and_the_value_to_set
     let [cloud, storage]: [Value; 2] = findings(fixture, CHECK).await.try_into().unwrap();
     for (symptom, user) in [(&cloud, "azure-cloud-controller-manager"), (&storage, "longhorn")] {
         assert_eq!(symptom["health"], "Attention", "{symptom:#}");
-        assert!(
-            symptom["what"].as_str().unwrap().starts_with(&format!("{user} ({DELETING_ACCOUNT})")),
-            "{symptom:#}"
-        );
+        assert!(symptom["what"].as_str().unwrap().starts_with(&format!("{user} ({DELETING_ACCOUNT})")), "{symptom:#}");
     }
     assert!(storage["remedy"].as_str().unwrap().contains("do-nothing"), "{storage:#}");
     fixture.node("stopped", Some("Unknown"), None).await;
@@ -128,11 +115,9 @@ pub(crate) async fn bug_the_doctor_names_the_denied_account_and_the_value_to_set
 
 /// A cloud controller that the chart lists. It may do nothing else.
 pub(super) async fn an_account_that_checks_the_machine_may_taint_an_unreachable_node(fixture: &Fixture) {
-    for (name, ready, refusal) in [
-        ("silent", Some("Unknown"), None),
-        ("reports", Some("True"), Some("node")),
-        ("new", None, Some("node")),
-    ] {
+    for (name, ready, refusal) in
+        [("silent", Some("Unknown"), None), ("reports", Some("True"), Some("node")), ("new", None, Some("node"))]
+    {
         fixture.node(name, ready, None).await;
         let taint = ["taint", "node", name, "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"];
         Fixture::check_answer(name, &fixture.run(TAINTER, &taint, &Value::Null).await, refusal);
@@ -166,17 +151,15 @@ pub(super) async fn a_node_is_deleted_with_its_last_finalizer_and_not_before(fix
         kept_node(fixture, &name, ready).await;
         let deleted = fixture.run(KARPENTER, &["delete", "node", &name, "--wait=false"], &Value::Null).await;
         deleted.text().unwrap();
-        let loosed = fixture
-            .run(user, &["patch", "node", &name, "--type=merge", "-p", REMOVE_FINALIZERS], &Value::Null)
-            .await;
+        let loosed =
+            fixture.run(user, &["patch", "node", &name, "--type=merge", "-p", REMOVE_FINALIZERS], &Value::Null).await;
         Fixture::check_answer(
             &format!("{user} removes the finalizer of {name}, which is Ready {ready}"),
             &loosed,
             refusal,
         );
-        let remaining = fixture
-            .run(ADMIN, &["get", "node", &name, "--ignore-not-found", "-o", "name"], &Value::Null)
-            .await;
+        let remaining =
+            fixture.run(ADMIN, &["get", "node", &name, "--ignore-not-found", "-o", "name"], &Value::Null).await;
         assert_eq!(remaining.text().unwrap().is_empty(), refusal.is_none(), "{name}");
     }
 }
@@ -186,8 +169,7 @@ pub(super) async fn a_node_is_deleted_with_its_last_finalizer_and_not_before(fix
 pub(super) async fn a_scale_down_of_healthy_nodes_is_not_delayed(fixture: &Fixture) {
     let begun = std::time::Instant::now();
     kept_node(fixture, "spare", "True").await;
-    let allowed =
-        async |user: &str, args: &[&str]| fixture.run(user, args, &Value::Null).await.text().unwrap();
+    let allowed = async |user: &str, args: &[&str]| fixture.run(user, args, &Value::Null).await.text().unwrap();
     allowed(KARPENTER, &["taint", "node", "spare", "karpenter.sh/disrupted:NoSchedule"]).await;
     allowed(KARPENTER, &["delete", "node", "spare", "--wait=false"]).await;
     // Its instance is terminated: its kubelet stops reporting.

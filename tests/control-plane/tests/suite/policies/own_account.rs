@@ -21,11 +21,7 @@ pub(super) async fn attack_the_token_of_pod_safety_is_stolen(fixture: &Fixture) 
 async fn attempt_all(fixture: &Fixture, thefts: &[Theft<'_>]) {
     for (row, args, input, passes) in thefts {
         let refusal = (!passes).then_some("own-account");
-        Fixture::check_answer(
-            &format!("stolen: {row}"),
-            &fixture.run(POD_SAFETY, args, input).await,
-            refusal,
-        );
+        Fixture::check_answer(&format!("stolen: {row}"), &fixture.run(POD_SAFETY, args, input).await, refusal);
     }
 }
 
@@ -55,20 +51,10 @@ async fn pods(fixture: &Fixture) {
                 false,
             ),
             ("a label", of("", r#"{"metadata":{"labels":{"app":"shop"}}}"#), Value::Null, false),
-            (
-                "a label, by the status",
-                of(STATUS, r#"{"metadata":{"labels":{"app":"shop"}}}"#),
-                Value::Null,
-                false,
-            ),
+            ("a label, by the status", of(STATUS, r#"{"metadata":{"labels":{"app":"shop"}}}"#), Value::Null, false),
             ("another address", of(STATUS, r#"{"status":{"podIP":"10.0.0.1"}}"#), Value::Null, false),
             ("Failed", of(STATUS, r#"{"status":{"phase":"Failed"}}"#), Value::Null, false),
-            (
-                "a container ends on paper",
-                of(STATUS, r#"{"status":{"containerStatuses":null}}"#),
-                Value::Null,
-                false,
-            ),
+            ("a container ends on paper", of(STATUS, r#"{"status":{"containerStatuses":null}}"#), Value::Null, false),
             (
                 "not Ready",
                 of(STATUS, r#"{"status":{"conditions":[{"type":"Ready","status":"False"}]}}"#),
@@ -92,8 +78,18 @@ async fn pods(fixture: &Fixture) {
     attempt_all(
         fixture,
         &[
-            ("the gate of others", gate(r#"{"spec":{"schedulingGates":[{"$patch":"delete","name":"example.com/queue"}]}}"#), Value::Null, false),
-            ("its own gate", gate(r#"{"spec":{"schedulingGates":[{"$patch":"delete","name":"pod-safety.dev/volume-guard"}]}}"#), Value::Null, true),
+            (
+                "the gate of others",
+                gate(r#"{"spec":{"schedulingGates":[{"$patch":"delete","name":"example.com/queue"}]}}"#),
+                Value::Null,
+                false,
+            ),
+            (
+                "its own gate",
+                gate(r#"{"spec":{"schedulingGates":[{"$patch":"delete","name":"pod-safety.dev/volume-guard"}]}}"#),
+                Value::Null,
+                true,
+            ),
         ],
     )
     .await;
@@ -103,8 +99,7 @@ async fn pods(fixture: &Fixture) {
 async fn deletions(fixture: &Fixture) {
     let path = "/api/v1/namespaces/default/pods/loot";
     let version = async || {
-        let text =
-            fixture.run(ADMIN, &["get", "pod", "loot", "-o", "json"], &Value::Null).await.text().unwrap();
+        let text = fixture.run(ADMIN, &["get", "pod", "loot", "-o", "json"], &Value::Null).await.text().unwrap();
         serde_json::from_str::<Value>(&text).unwrap()["metadata"].clone()
     };
     let by = async |grace: i64| {
@@ -123,7 +118,8 @@ async fn deletions(fixture: &Fixture) {
         ],
     )
     .await;
-    let why = r#"{"status":{"conditions":[{"type":"DisruptionTarget","status":"True","reason":"DeletionByTaintManager"}]}}"#;
+    let why =
+        r#"{"status":{"conditions":[{"type":"DisruptionTarget","status":"True","reason":"DeletionByTaintManager"}]}}"#;
     attempt_all(fixture, &[("a reason", patch(&["pod", "loot"], STATUS, why), Value::Null, true)]).await;
     attempt_all(fixture, &[("by its grace, with the reason", raw(), by(30).await, true)]).await;
 }

@@ -138,11 +138,9 @@ pub(super) async fn attack_statuses_are_forged(fixture: &Fixture) {
     fixture.make(&remediation).await;
     let trusted = json!({ "conditions": [{ "type": "Trusted", "status": "True", "reason": "r", "message": "m", "lastTransitionTime": "t" }] });
     let fenced = json!({ "phase": "Fenced", "evidence": "e" });
-    for (kind, name, status) in [
-        ("nodefence", "fence-7", &fenced),
-        ("fencedevice", "d", &trusted),
-        ("podsafetyremediation", "w1", &trusted),
-    ] {
+    for (kind, name, status) in
+        [("nodefence", "fence-7", &fenced), ("fencedevice", "d", &trusted), ("podsafetyremediation", "w1", &trusted)]
+    {
         for (user, refusal) in
             [(OPERATOR, Some("fence")), (ADMIN, Some("fence")), (EXEMPT, Some("fence")), (POD_SAFETY, None)]
         {

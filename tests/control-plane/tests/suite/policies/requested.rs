@@ -7,8 +7,7 @@ use super::admission::{ADMIN, DEV, Fixture, POD_SAFETY, fixture_on};
 
 const EVICTOR: &str = "imperative-eviction.k8s.io/evictor";
 const UID: &str = "11111111-2222-4333-8444-555555555555";
-const KINDS: &str =
-    ",evictionrequests.lifecycle.k8s.io,evictions.lifecycle.k8s.io,evictions.lifecycle.k8s.io/status";
+const KINDS: &str = ",evictionrequests.lifecycle.k8s.io,evictions.lifecycle.k8s.io,evictions.lifecycle.k8s.io/status";
 
 /// May write EvictionRequests, like every editor of a namespace, and no nodes.
 const TENANT: &str = "tenant";
@@ -20,25 +19,15 @@ async fn only_pod_safety_and_responders_may_write_eviction_status() {
     }
     let args = ["--feature-gates=EvictionRequestAPI=true", "--runtime-config=lifecycle.k8s.io/v1alpha1=true"];
     let options = Options { apiserver_args: args.map(str::to_owned).into(), ..Options::default() };
-    let fixture = fixture_on(
-        options,
-        KINDS,
-        "controllers.eviction.enabled=auto,controllers.eviction.lostNode.enabled=true",
-    )
-    .await;
-    let tenant =
-        ["create", "clusterrole", "tenant", "--verb=*", "--resource=evictionrequests.lifecycle.k8s.io"];
+    let fixture =
+        fixture_on(options, KINDS, "controllers.eviction.enabled=auto,controllers.eviction.lostNode.enabled=true")
+            .await;
+    let tenant = ["create", "clusterrole", "tenant", "--verb=*", "--resource=evictionrequests.lifecycle.k8s.io"];
     fixture.expect(&tenant).await;
-    fixture
-        .expect(&["create", "clusterrolebinding", "tenant", "--clusterrole=tenant", "--user", TENANT])
-        .await;
+    fixture.expect(&["create", "clusterrolebinding", "tenant", "--clusterrole=tenant", "--user", TENANT]).await;
     until("the policies hold", async || {
         let denied = fixture
-            .run(
-                TENANT,
-                &["create", "--dry-run=server", "-f", "-"],
-                &request("probe", "pod-safety.dev/drain"),
-            )
+            .run(TENANT, &["create", "--dry-run=server", "-f", "-"], &request("probe", "pod-safety.dev/drain"))
             .await;
         check_that(!denied.status.success(), format!("{denied:?}"))
     })
@@ -93,19 +82,14 @@ async fn attack_a_tenant_requests_eviction_in_the_name_of_a_drain(fixture: &Fixt
         let output = fixture.run(user, &["create", "-f", "-"], &request(name, requester)).await;
         Fixture::check_answer(&format!("{user}: {requester}"), &output, refusal);
     }
-    let withdraw =
-        ["patch", "evictionrequest", "drain", "--type=merge", "-p", r#"{"spec":{"intent":"Withdrawn"}}"#];
+    let withdraw = ["patch", "evictionrequest", "drain", "--type=merge", "-p", r#"{"spec":{"intent":"Withdrawn"}}"#];
     for (user, args, refusal) in [
         (TENANT, &withdraw[..], refused),
         (TENANT, &["delete", "evictionrequest", "drain"], refused),
         (TENANT, &["delete", "evictionrequest", "own"], None),
         (DEV, &withdraw, None),
     ] {
-        Fixture::check_answer(
-            &format!("{user}: {args:?}"),
-            &fixture.run(user, args, &Value::Null).await,
-            refusal,
-        );
+        Fixture::check_answer(&format!("{user}: {args:?}"), &fixture.run(user, args, &Value::Null).await, refusal);
     }
 }
 
@@ -148,8 +132,7 @@ async fn attack_an_account_with_status_rights_ends_an_eviction(fixture: &Fixture
     let asks = json!({ "requesters": [{ "name": "evil.example/x", "intent": "Eviction" }] });
     status(DEV, asks, refused, "another requester").await;
     status(DEV, condition("Forged", "Failed"), refused, "a condition of the controller").await;
-    let beats =
-        json!({ "responders": [{ "name": "example.com/move", "heartbeatTime": now(), "message": "moves" }] });
+    let beats = json!({ "responders": [{ "name": "example.com/move", "heartbeatTime": now(), "message": "moves" }] });
     status(DEV, beats, None, "a responder reports").await;
     status(DEV, condition("Moves", "example.com/Moved"), None, "a condition of one's own").await;
     let done = json!({ "responders": [{ "name": "example.com/move", "completionTime": now() }] });
@@ -174,9 +157,8 @@ async fn pod_safety_writes_what_its_controller_writes(fixture: &Fixture) {
     let all = ["create", "clusterrolebinding", "stolen", "--clusterrole=cluster-admin", "--user", POD_SAFETY];
     fixture.expect(&all).await;
     let owner = async |name: &str| {
-        let uid = fixture
-            .run(ADMIN, &["get", "evictionrequest", name, "-o", "jsonpath={.metadata.uid}"], &Value::Null)
-            .await;
+        let uid =
+            fixture.run(ADMIN, &["get", "evictionrequest", name, "-o", "jsonpath={.metadata.uid}"], &Value::Null).await;
         json!({ "apiVersion": "lifecycle.k8s.io/v1alpha1", "kind": "EvictionRequest", "name": name, "uid": uid.text().unwrap() })
     };
     let (refused, owner) = (Some("own-account"), owner("drain").await);
@@ -212,7 +194,6 @@ async fn pod_safety_writes_what_its_controller_writes(fixture: &Fixture) {
         Fixture::check_answer(row, &fixture.run(POD_SAFETY, &args, input).await, refusal);
     }
     let looked_at = json!({ "observedGeneration": 9 });
-    let output =
-        fixture.run(POD_SAFETY, &patch(&["evictionrequest", "drain"], &looked_at), &Value::Null).await;
+    let output = fixture.run(POD_SAFETY, &patch(&["evictionrequest", "drain"], &looked_at), &Value::Null).await;
     Fixture::check_answer("a request is looked at", &output, None);
 }

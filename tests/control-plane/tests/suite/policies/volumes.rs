@@ -32,8 +32,7 @@ pub(super) async fn attachments(fixture: &Fixture) {
             annotations[REASON] = json!(reason);
         }
         fixture.make(&attachment(&name, &annotations, "w1", "data")).await;
-        let output =
-            fixture.run(user, &["delete", "volumeattachment", &name, "--wait=false"], &Value::Null).await;
+        let output = fixture.run(user, &["delete", "volumeattachment", &name, "--wait=false"], &Value::Null).await;
         Fixture::check_answer(&format!("attachment {number}: {user} {held} {reason:?}"), &output, refusal);
         let held = output.stderr.contains("is held: w1 may still write");
         assert!(refusal != Some("attachment-hold") || held, "{output:?}");
@@ -82,14 +81,12 @@ pub(super) async fn held_volumes(fixture: &Fixture) {
         Fixture::check_answer(&format!("{row}, attached"), &output, attaching);
         assert!(
             attaching.is_none()
-                || output.stderr.contains("is not attached to")
-                    && output.stderr.contains("w1 may still write"),
+                || output.stderr.contains("is not attached to") && output.stderr.contains("w1 may still write"),
             "{output:?}"
         );
         let name = format!("there-{number}");
         fixture.run(EXEMPT, &["create", "-f", "-"], &of(&name, volume, node, reason)).await.text().unwrap();
-        let output =
-            fixture.run(user, &["delete", "volumeattachment", &name, "--wait=false"], &Value::Null).await;
+        let output = fixture.run(user, &["delete", "volumeattachment", &name, "--wait=false"], &Value::Null).await;
         Fixture::check_answer(&format!("{row}, detached"), &output, detaching);
         assert!(detaching.is_none() || output.stderr.contains("is not detached from"), "{output:?}");
     }

@@ -18,9 +18,7 @@ pub(super) async fn pods_and_budgets(fixture: &Fixture) {
     let api = fixture.plane.admin();
     let may = async |verbs: &[&str]| {
         let patch = json!([{ "op": "replace", "path": "/rules/0/verbs", "value": verbs }]).to_string();
-        fixture
-            .kubectl(&["patch", "clusterrole", "pod-safety", "--type=json", "-p", &patch], &Value::Null)
-            .await;
+        fixture.kubectl(&["patch", "clusterrole", "pod-safety", "--type=json", "-p", &patch], &Value::Null).await;
     };
     may(&["list", "watch"]).await;
     let kept = objects::pod(NAMESPACE, "kept").on_node("vanished");
@@ -34,9 +32,7 @@ pub(super) async fn pods_and_budgets(fixture: &Fixture) {
         let spec = json!({ "minAvailable": 1, "selector": { "matchLabels": { "app": "web" } } });
         budgets::put(&api, NAMESPACE, name, &spec).await.unwrap();
     }
-    fixture
-        .until_alerts_fire(&["PodSafetyWritesFailing", "PodSafetyBudgetNeverAllows", "PodSafetyBudgetBroken"])
-        .await;
+    fixture.until_alerts_fire(&["PodSafetyWritesFailing", "PodSafetyBudgetNeverAllows", "PodSafetyBudgetBroken"]).await;
 
     may(&["list", "watch", "delete"]).await;
     for name in ["one", "two"] {

@@ -160,8 +160,7 @@ impl Replayed {
         let page = process.get("/metrics").await.unwrap().body;
         for (alert, _, changes) in ROWS {
             for (name, labels, _) in changes {
-                let there =
-                    page.lines().filter_map(sample).any(|(of, with, _)| of == *name && with.contains(labels));
+                let there = page.lines().filter_map(sample).any(|(of, with, _)| of == *name && with.contains(labels));
                 assert!(there, "{alert}: the binary prints no {name}{{{labels}}}");
             }
         }

@@ -36,10 +36,7 @@ impl Prometheus {
         self.0.scrapes(groups).unwrap();
         until("Prometheus scrapes", async || {
             let up = self.query("sum(up)").await?;
-            check_that(
-                up.len() == 1 && up[0]["value"][1].as_str() == Some(&*count.to_string()),
-                format!("{up:?}"),
-            )
+            check_that(up.len() == 1 && up[0]["value"][1].as_str() == Some(&*count.to_string()), format!("{up:?}"))
         })
         .await
         .unwrap();

@@ -32,8 +32,7 @@ impl Browser {
         let mut chromium = Command::new("sh");
         chromium.args(["-c", START, CHROMIUM]).arg(profile.path()).kill_on_drop(true);
         let mut process = chromium.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let (orders, answers) =
-            (process.stdin.take().unwrap(), BufReader::new(process.stdout.take().unwrap()));
+        let (orders, answers) = (process.stdin.take().unwrap(), BufReader::new(process.stdout.take().unwrap()));
         Self { orders, answers, number: 0, _process: process, _profile: profile }
     }
 

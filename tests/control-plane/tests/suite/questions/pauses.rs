@@ -22,19 +22,15 @@ pub(super) async fn a_pause_records_user_and_reason_and_ends_by_command(plane: &
     let admin = plane.kubectl(&["auth", "whoami", "-o", "jsonpath={.status.userInfo.username}"]).await;
     let admin = admin.unwrap().text().unwrap();
     expect(plane, 0, &["pause", "well", "--reason=hands in it"], "node/well is paused").await;
-    expect(plane, 0, &["pause", "--policy=rack", "--reason=rack moves"], "pod-safety resume --policy rack")
-        .await;
-    expect(plane, 1, &["pause", "well", "--reason=mine"], "node/well is already paused: hands in it (by ")
-        .await;
+    expect(plane, 0, &["pause", "--policy=rack", "--reason=rack moves"], "pod-safety resume --policy rack").await;
+    expect(plane, 1, &["pause", "well", "--reason=mine"], "node/well is already paused: hands in it (by ").await;
     expect(plane, 1, &["pause", "nosuch", "--reason=x"], "there is no node").await;
     expect(plane, 1, &["pause", "--policy=nosuch", "--reason=x"], "there is no FencePolicy nosuch").await;
     expect(plane, 2, &["pause", "well"], "--reason").await;
     expect(plane, 2, &["resume", "well", "--policy=rack", "--reason=x"], "cannot be used with").await;
     let status = json_of(plane, 3, &["status"]).await;
     let paused: Vec<Value> = status["paused"].as_array().unwrap().clone();
-    let fields = |one: &Value| {
-        [&one["object"], &one["reason"], &one["by"]].map(|one| one.as_str().unwrap().to_owned())
-    };
+    let fields = |one: &Value| [&one["object"], &one["reason"], &one["by"]].map(|one| one.as_str().unwrap().to_owned());
     assert_eq!(
         paused.iter().map(fields).collect::<Vec<_>>(),
         [["fencepolicy/rack", "rack moves", &admin], ["node/well", "hands in it", &admin]]
@@ -55,8 +51,7 @@ pub(super) async fn a_pause_records_user_and_reason_and_ends_by_command(plane: &
         "{story:#}"
     );
     expect(plane, 0, &["resume", "well", "--reason=done"], "It was paused because: hands in it").await;
-    expect(plane, 0, &["resume", "--policy=rack", "--reason=rack is there"], "fencepolicy/rack is resumed")
-        .await;
+    expect(plane, 0, &["resume", "--policy=rack", "--reason=rack is there"], "fencepolicy/rack is resumed").await;
     expect(plane, 1, &["resume", "well", "--reason=done"], "node/well is not paused").await;
     let kept = "jsonpath={.metadata.annotations.pod-safety\\.dev/resumed-fencing}";
     let kept = plane.kubectl(&["get", "fencepolicy", "rack", "-o", kept]).await.unwrap().text().unwrap();
@@ -116,9 +111,6 @@ pub(super) async fn limited_rights_give_a_partial_support_report(plane: &Control
     let readme = std::fs::read_to_string(folder.join("README.md")).unwrap();
     assert!(readme.contains("- objects/nodes: ") && readme.contains("- status.txt"), "{readme}");
     let status = std::fs::read_to_string(folder.join("status.txt")).unwrap();
-    assert!(
-        status.contains("You may list pods only in namespace") || status.contains("You may not list"),
-        "{status}"
-    );
+    assert!(status.contains("You may list pods only in namespace") || status.contains("You may not list"), "{status}");
     assert!(!folder.join("objects/nodes.yaml").exists());
 }

@@ -60,11 +60,7 @@ pub(super) async fn explain_names_the_holder_by_claim_and_by_volume(plane: &Cont
     // The volume is not bound to the claim's UID, so it might belong to an earlier claim of that name.
     let by_volume = json_of(plane, 0, &["explain", "pv", "pv-1"]).await;
     assert_eq!(by_volume["reason"], "Unclaimed", "{by_volume:#}");
-    let uid = plane
-        .kubectl(&["get", "pvc", "-n", NS, "stock", "-o", "jsonpath={.metadata.uid}"])
-        .await
-        .unwrap()
-        .text();
+    let uid = plane.kubectl(&["get", "pvc", "-n", NS, "stock", "-o", "jsonpath={.metadata.uid}"]).await.unwrap().text();
     let patch = json!({ "spec": { "claimRef": { "uid": uid.unwrap() } } }).to_string();
     plane.kubectl(&["patch", "pv", "pv-1", "--type=merge", "-p", &patch]).await.unwrap().text().unwrap();
     let by_volume = json_of(plane, 3, &["explain", "pv", "pv-1"]).await;
@@ -74,10 +70,7 @@ pub(super) async fn explain_names_the_holder_by_claim_and_by_volume(plane: &Cont
     };
     assert_eq!(without_missing(by_volume)["items"], without_missing(by_claim)["items"]);
     for (args, expected) in [
-        (
-            &["explain", "volume", "-n", NS, "nosuch"][..],
-            "there is no PersistentVolumeClaim nosuch in namespace shop",
-        ),
+        (&["explain", "volume", "-n", NS, "nosuch"][..], "there is no PersistentVolumeClaim nosuch in namespace shop"),
         (&["explain", "pv", "nosuch"], "there is no PersistentVolume nosuch"),
     ] {
         let output = run(plane, &plane.admin_kubeconfig(), args).await;

@@ -10,9 +10,7 @@ use kube::api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt as _};
 use pod_safety_control_plane::objects::{self, PodExt as _};
 use pod_safety_control_plane::workloads::{self, DAEMON_SET};
-use pod_safety_control_plane::{
-    ControlPlane, Implementation, Options, SoleController, check_that, observe, until,
-};
+use pod_safety_control_plane::{ControlPlane, Implementation, Options, SoleController, check_that, observe, until};
 use serde_json::{Value, json};
 
 use crate::beside_kcm::trace::Trace;
@@ -128,8 +126,7 @@ impl World for Taints {
     async fn observe(&self) -> ObservedState {
         let mut state = self.outcomes().await;
         let ends = self.moments().await;
-        let early =
-            self.earliest.iter().filter(|(pod, earliest)| ends.get(**pod).is_some_and(|end| end < *earliest));
+        let early = self.earliest.iter().filter(|(pod, earliest)| ends.get(**pod).is_some_and(|end| end < *earliest));
         let early: Vec<_> = early.map(|(pod, _)| *pod).collect();
         state.insert("ended before their times".to_owned(), early.join(" "));
         if let Some(end) = ends.get("across") {
@@ -177,8 +174,7 @@ impl Taints {
             Act::Restart => {
                 self.controller.take().unwrap().end().await.unwrap();
                 self.restarted = Timestamp::now().as_second();
-                self.controller =
-                    Some(self.plane.taint_eviction_controller(self.implementation).await.unwrap());
+                self.controller = Some(self.plane.taint_eviction_controller(self.implementation).await.unwrap());
             }
             Act::Wait(millis) => tokio::time::sleep(Duration::from_millis(*millis)).await,
             Act::WaitHalf => tokio::time::sleep(Duration::from_secs(ACROSS.unsigned_abs() / 2)).await,
@@ -308,9 +304,7 @@ impl Taints {
                 {
                     "marked".to_owned()
                 }
-                (off, "taint-eviction-controller")
-                    if off == format!("Cancelling deletion of Pod default/{pod}") =>
-                {
+                (off, "taint-eviction-controller") if off == format!("Cancelling deletion of Pod default/{pod}") => {
                     "cancelled".to_owned()
                 }
                 (other, from) => format!("{from} says {other:?}"),
@@ -322,8 +316,7 @@ impl Taints {
 
     /// The condition `DisruptionTarget` of each pod that has one, without its time.
     async fn conditions(&self) -> BTreeMap<String, String> {
-        let pods =
-            Api::<DynamicObject>::namespaced_with(self.api(), NAMESPACE, &ApiResource::erase::<Pod>(&()));
+        let pods = Api::<DynamicObject>::namespaced_with(self.api(), NAMESPACE, &ApiResource::erase::<Pod>(&()));
         let pods = pods.list(&ListParams::default()).await.unwrap().items.into_iter();
         let condition = |pod: DynamicObject| {
             let conditions = pod.data["status"]["conditions"].as_array()?.clone();
@@ -340,8 +333,7 @@ impl Taints {
         let page = self.controller.as_ref().unwrap().metrics().await.unwrap();
         let samples = page.lines().filter_map(|line| line.rsplit_once(' '));
         let samples = samples.filter(|(name, _)| name.starts_with("taint_eviction_controller"));
-        let samples: BTreeMap<_, f64> =
-            samples.filter_map(|(name, value)| Some((name, value.parse().ok()?))).collect();
+        let samples: BTreeMap<_, f64> = samples.filter_map(|(name, value)| Some((name, value.parse().ok()?))).collect();
         let names: Vec<_> = samples.keys().copied().collect();
         let of = |name: &str| samples.get(&*format!("taint_eviction_controller_pod_{name}")).copied();
         let (deletions, count) = (of("deletions_total"), of("deletion_duration_seconds_count"));

@@ -14,12 +14,16 @@ use super::{Fixture, NO_TIMEOUT, fixture, lease, until_held};
 const OTHER: &str = "other.csi.example.com";
 
 pub(super) async fn pod(fixture: &Fixture, name: &str, node: &str, volume: &str) {
-    apply(&fixture.plane, &json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": { "namespace": NAMESPACE, "name": name },
-        "spec": { "nodeName": node, "containers": [{ "name": "main", "image": "registry.example/main:1" }],
-            "volumes": [{ "name": "data", "persistentVolumeClaim": { "claimName": volume } }],
-            "tolerations": [{ "operator": "Exists" }] },
-    })).await;
+    apply(
+        &fixture.plane,
+        &json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": { "namespace": NAMESPACE, "name": name },
+            "spec": { "nodeName": node, "containers": [{ "name": "main", "image": "registry.example/main:1" }],
+                "volumes": [{ "name": "data", "persistentVolumeClaim": { "claimName": volume } }],
+                "tolerations": [{ "operator": "Exists" }] },
+        }),
+    )
+    .await;
 }
 
 pub(super) async fn until_running(fixture: &Fixture, name: &str) {
@@ -27,10 +31,7 @@ pub(super) async fn until_running(fixture: &Fixture, name: &str) {
         let pod = fixture.plane.find("pod", NAMESPACE, name).await.unwrap().ok_or("there is none")?;
         let all = fixture.plane.list("volumeattachments").await.unwrap();
         let at: Vec<_> = all.iter().map(|one| (&one["spec"], &one["status"]["attached"])).collect();
-        check_that(
-            pod["status"]["phase"] == "Running",
-            format!("{at:?} {:?}", lease(&fixture.plane, "data").await),
-        )
+        check_that(pod["status"]["phase"] == "Running", format!("{at:?} {:?}", lease(&fixture.plane, "data").await))
     })
     .await
     .unwrap();

@@ -36,8 +36,12 @@ async fn storage(plane: &ControlPlane) {
     }
     plane.bind_pod_safety("pod-safety-fencing-networkfences").await.unwrap();
     apply(plane, &json!({ "apiVersion": VERSION, "kind": "NetworkFenceClass", "metadata": { "name": CLASS }, "spec": { "provisioner": DRIVER } })).await;
-    apply(plane, &json!({ "apiVersion": VERSION, "kind": "CSIAddonsNode", "metadata": { "namespace": NAMESPACE, "name": "w1" },
-        "spec": { "driver": { "name": DRIVER, "nodeID": "w1" } } })).await;
+    apply(
+        plane,
+        &json!({ "apiVersion": VERSION, "kind": "CSIAddonsNode", "metadata": { "namespace": NAMESPACE, "name": "w1" },
+        "spec": { "driver": { "name": DRIVER, "nodeID": "w1" } } }),
+    )
+    .await;
     let clients = json!({ "networkFenceClientStatus": [{ "networkFenceClassName": CLASS, "ClientDetails": [{ "id": "w1", "cidrs": [ADDRESS] }] }] });
     set_status(plane, "csiaddonsnode", "w1", &clients).await;
     let fence = json!({ "className": CLASS, "namespace": NAMESPACE });
@@ -65,15 +69,7 @@ async fn csi_addons(plane: &ControlPlane, answers: &AtomicBool) {
                 let patch = json!({ "status": { "result": "Succeeded", "message": message } }).to_string();
                 // It may be gone by now.
                 let _gone = plane
-                    .kubectl(&[
-                        "patch",
-                        "networkfence",
-                        name,
-                        "--subresource=status",
-                        "--type=merge",
-                        "-p",
-                        &patch,
-                    ])
+                    .kubectl(&["patch", "networkfence", name, "--subresource=status", "--type=merge", "-p", &patch])
                     .await;
             }
         }

@@ -63,8 +63,7 @@ impl Host {
         let boot = objects::boot_id(&self.name, self.boots.load(Ordering::SeqCst));
         let mut node = objects::node(&self.name).with_boot_id(&boot);
         let annotations = node.metadata.annotations.get_or_insert_default();
-        annotations
-            .insert("volumes.kubernetes.io/controller-managed-attach-detach".to_owned(), "true".to_owned());
+        annotations.insert("volumes.kubernetes.io/controller-managed-attach-detach".to_owned(), "true".to_owned());
         let status = node.status.get_or_insert_default();
         status.volumes_in_use = Some(mounted.iter().map(|volume| unique(volume)).collect());
         node
@@ -103,16 +102,14 @@ impl Host {
         let desired: BTreeSet<String> = staying.iter().flat_map(claims).collect();
         for pod in &leaving {
             let ended = objects::PodExt::with_phase(objects::pod("x", "x"), "Succeeded").status.unwrap();
-            let (namespace, name) =
-                (pod.metadata.namespace.as_deref().unwrap(), pod.metadata.name.as_deref().unwrap());
+            let (namespace, name) = (pod.metadata.namespace.as_deref().unwrap(), pod.metadata.name.as_deref().unwrap());
             objects::set_pod_status(api, namespace, name, &ended).await?;
         }
         *mounted = desired.clone();
         objects::set_node_status(api, &self.name, &self.as_node(mounted).status.unwrap()).await?;
         objects::renew_lease(api, &self.name).await?;
         for pod in &leaving {
-            let (namespace, name) =
-                (pod.metadata.namespace.as_deref().unwrap(), pod.metadata.name.as_deref().unwrap());
+            let (namespace, name) = (pod.metadata.namespace.as_deref().unwrap(), pod.metadata.name.as_deref().unwrap());
             observe::delete_pod(api, namespace, name, true).await?;
         }
         let attached = attached_to(api, &self.name).await;
@@ -157,8 +154,7 @@ pub(super) async fn attach(api: Client) {
                 let patch = json!({ "metadata": { "finalizers": [FINALIZER] } });
                 let _again = attachments.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await;
                 let patch = json!({ "status": { "attached": true } });
-                let _again =
-                    attachments.patch_status(&name, &PatchParams::default(), &Patch::Merge(patch)).await;
+                let _again = attachments.patch_status(&name, &PatchParams::default(), &Patch::Merge(patch)).await;
             }
         }
         tokio::time::sleep(Duration::from_millis(200)).await;

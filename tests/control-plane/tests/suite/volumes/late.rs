@@ -33,8 +33,11 @@ async fn database(plane: &ControlPlane) {
     objects::create_node(api, &objects::node(NODE)).await.unwrap();
     objects::renew_lease(api, NODE).await.unwrap();
     volume(plane, "data").await;
-    apply(plane, &json!({ "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": { "name": "data" },
-        "spec": { "attacher": DRIVER, "nodeName": NODE, "source": { "persistentVolumeName": "data" } } }))
+    apply(
+        plane,
+        &json!({ "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": { "name": "data" },
+        "spec": { "attacher": DRIVER, "nodeName": NODE, "source": { "persistentVolumeName": "data" } } }),
+    )
     .await;
     plane.patch_status("volumeattachment", "", "data", &json!({ "attached": true })).await.unwrap();
     let pod = user("db-0", NODE).owned_by_stateful_set("db", "5b0a4f0e-0000-4000-8000-000000000001");

@@ -89,11 +89,9 @@ async fn a_volume_waits_for_a_pod_that_was_removed_on_a_missing_node() {
     run(&plane, "first", "w1").await;
     run(&plane, "second", "w2").await;
     let quarantine = format!("--pod-gc-quarantine={QUARANTINE}s");
-    let pod_safety =
-        plane.leading_pod_safety(&kubeconfig, ["--controllers=volume-guard", &quarantine]).await.unwrap();
+    let pod_safety = plane.leading_pod_safety(&kubeconfig, ["--controllers=volume-guard", &quarantine]).await.unwrap();
 
-    until_waits(&plane, &pod_safety, "second", "pod shop/first uses it on node w1, which has no Node object")
-        .await;
+    until_waits(&plane, &pod_safety, "second", "pod shop/first uses it on node w1, which has no Node object").await;
     let removed = force_delete(&plane, "first").await;
     until_waits(
         &plane,

@@ -10,9 +10,7 @@ use serde_json::json;
 
 use super::hosts::Host;
 use super::objects::NAMESPACE;
-use super::{
-    Fixture, NO_TIMEOUT, fixture, lease, the_lease_is_acquired_before_the_pod_runs, until_held, until_runs,
-};
+use super::{Fixture, NO_TIMEOUT, fixture, lease, the_lease_is_acquired_before_the_pod_runs, until_held, until_runs};
 
 /// Runs a command, without the program's name.
 async fn typed(fixture: &Fixture, words: &[&str]) -> (Option<i32>, String) {
@@ -36,8 +34,7 @@ async fn bug_a_volume_of_a_replaced_node_is_released_by_a_confirmation_about_its
     replace(&fixture.hosts[0], &plane.admin()).await;
     let former = format!("pod-safety confirm-down w1 --uid {uid} --boot {} --reason TEXT", boot_id("w1", 1));
     until("the hold names the way out", async || {
-        let output =
-            fixture.pod_safety.debug("/debug/decisions").await.map_err(|error| format!("{error:?}"))?;
+        let output = fixture.pod_safety.debug("/debug/decisions").await.map_err(|error| format!("{error:?}"))?;
         let output = output["holds"].to_string();
         check_that(output.contains("was replaced by another Node") && output.contains(&former), output)
     })
@@ -63,13 +60,11 @@ async fn nothing_else_releases_it(fixture: &Fixture, uid: &str) {
     for (what, uid, boot) in
         [("the present life", present, &second), ("its UID", present, &first), ("its boot", uid, &second)]
     {
-        let words =
-            ["confirm-down", "w1", "--uid", uid, "--boot", boot, "--reason=r", "--confirm=the old w1 is off"];
+        let words = ["confirm-down", "w1", "--uid", uid, "--boot", boot, "--reason=r", "--confirm=the old w1 is off"];
         let (code, output) = typed(fixture, &words).await;
         assert_eq!(code, Some(4), "{what}: {output}");
     }
-    let (_, output) =
-        typed(fixture, &["confirm-down", "w1", "--uid", uid, "--boot", "5", "--reason=r"]).await;
+    let (_, output) = typed(fixture, &["confirm-down", "w1", "--uid", uid, "--boot", "5", "--reason=r"]).await;
     assert!(output.contains("a boot ID is a UUID"), "{output}");
     let incarnations = [(present, &second), ("0b5e2f3a-0000-4000-8000-00000000000a", &first)];
     for (uid, boot) in incarnations {

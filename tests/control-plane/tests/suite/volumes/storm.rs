@@ -79,13 +79,8 @@ impl GroundTruth {
                 if self.incarnations[&incarnation.0] == incarnation.1 {
                     self.violations.push(format!("{volume} was taken from {incarnation:?}, which lives"));
                 }
-            } else if self
-                .writers
-                .get(&volume)
-                .is_some_and(|writer| writer == &(incarnation.clone(), pod.clone()))
-            {
-                self.violations
-                    .push(format!("{volume} was given back while pod {pod} on {incarnation:?} wrote to it"));
+            } else if self.writers.get(&volume).is_some_and(|writer| writer == &(incarnation.clone(), pod.clone())) {
+                self.violations.push(format!("{volume} was given back while pod {pod} on {incarnation:?} wrote to it"));
             }
         }
         self.owners.insert(volume, (owner, generation));
@@ -113,12 +108,14 @@ async fn set_up(api: &Client, truth: &Mutex<GroundTruth>) {
             "metadata": { "name": name },
             "spec": { "accessModes": ["ReadWriteOnce"], "capacity": { "storage": "1Gi" },
                 "csi": { "driver": DRIVER, "volumeHandle": name }, "claimRef": { "namespace": SPACE, "name": name } },
-        })).unwrap();
+        }))
+        .unwrap();
         Api::all(api.clone()).create(&PostParams::default(), &volume).await.unwrap();
         let claim: PersistentVolumeClaim = serde_json::from_value(json!({
             "metadata": { "name": name }, "spec": { "accessModes": ["ReadWriteOnce"], "volumeName": name,
                 "resources": { "requests": { "storage": "1Gi" } } },
-        })).unwrap();
+        }))
+        .unwrap();
         Api::namespaced(api.clone(), SPACE).create(&PostParams::default(), &claim).await.unwrap();
     });
     futures::stream::iter(made).buffer_unordered(16).collect::<Vec<_>>().await;
@@ -129,12 +126,10 @@ async fn report_volumes_in_use(api: &Client, truth: &Mutex<GroundTruth>, node: &
     let (boot, in_use) = {
         let truth = truth.lock().unwrap();
         let incarnation = (node.to_owned(), truth.incarnations[node]);
-        let used =
-            truth.writers.iter().filter(|(_, (at, _))| *at == incarnation).map(|(volume, _)| unique(volume));
+        let used = truth.writers.iter().filter(|(_, (at, _))| *at == incarnation).map(|(volume, _)| unique(volume));
         (incarnation.1, used.collect::<Vec<_>>())
     };
-    let mut status =
-        objects::node(node).with_boot_id(&objects::boot_id(node, boot)).with_ready(ready).status.unwrap();
+    let mut status = objects::node(node).with_boot_id(&objects::boot_id(node, boot)).with_ready(ready).status.unwrap();
     status.volumes_in_use = Some(in_use);
     objects::set_node_status(api, node, &status).await.unwrap();
 }
@@ -218,8 +213,8 @@ async fn storm(lasts: Duration) {
     pair.another().await;
     pair.another().await;
     let (api_of, truth_of) = (&api, &*truth);
-    let first = (0..VOLUMES)
-        .map(|number| async move { start(api_of, truth_of, &name(number), &node(number % NODES)).await });
+    let first =
+        (0..VOLUMES).map(|number| async move { start(api_of, truth_of, &name(number), &node(number % NODES)).await });
     futures::stream::iter(first).buffer_unordered(16).collect::<Vec<_>>().await;
     let mut draws = Draws(20_261_122);
     let begun = Instant::now();
@@ -253,12 +248,7 @@ async fn storm(lasts: Duration) {
         truth.violations.len()
     );
     assert_eq!(truth.violations, Vec::<String>::new());
-    assert!(
-        pair.kills > 0 && truth.broken > 0,
-        "nothing happened: {} kills, {} broken",
-        pair.kills,
-        truth.broken
-    );
+    assert!(pair.kills > 0 && truth.broken > 0, "nothing happened: {} kills, {} broken", pair.kills, truth.broken);
 }
 
 /// The processes on the node end with its incarnation; its new kubelet starts the pods again.
@@ -274,11 +264,8 @@ async fn reboot(api: &Client, truth: &Mutex<GroundTruth>, node: &str) {
 /// When all nodes are healthy, each volume belongs to the node of its pod, and no attachment is denied.
 async fn until_settled(api: &Client, truth: &Mutex<GroundTruth>) {
     let all = Api::<Node>::all(api.clone()).list(&ListParams::default()).await.unwrap().items;
-    join_all(
-        all.iter()
-            .map(|one| report_volumes_in_use(api, truth, one.metadata.name.as_deref().unwrap(), "True")),
-    )
-    .await;
+    join_all(all.iter().map(|one| report_volumes_in_use(api, truth, one.metadata.name.as_deref().unwrap(), "True")))
+        .await;
     until("each volume belongs to the node of its pod", async || {
         // Reading a thousand objects takes time, and some volumes are only released after minutes.
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -286,8 +273,7 @@ async fn until_settled(api: &Client, truth: &Mutex<GroundTruth>) {
             .list(&ListParams::default())
             .await
             .map_err(|error| error.to_string())?;
-        let leases =
-            Api::<Lease>::namespaced(api.clone(), "pod-safety-volumes").list(&ListParams::default()).await;
+        let leases = Api::<Lease>::namespaced(api.clone(), "pod-safety-volumes").list(&ListParams::default()).await;
         let leases: BTreeMap<String, Lease> = leases
             .map_err(|error| error.to_string())?
             .items
@@ -300,8 +286,7 @@ async fn until_settled(api: &Client, truth: &Mutex<GroundTruth>) {
             .filter_map(|pod| {
                 let (volume, node) = (pod.metadata.name.clone()?, pod.spec.as_ref()?.node_name.clone()?);
                 let lease = leases.get(&volume);
-                let holder =
-                    lease.and_then(|lease| lease.spec.as_ref()?.holder_identity.clone()).unwrap_or_default();
+                let holder = lease.and_then(|lease| lease.spec.as_ref()?.holder_identity.clone()).unwrap_or_default();
                 let refused = lease
                     .and_then(|lease| lease.metadata.labels.as_ref())
                     .is_some_and(|labels| labels.contains_key("pod-safety.dev/held"));
@@ -311,12 +296,7 @@ async fn until_settled(api: &Client, truth: &Mutex<GroundTruth>) {
             .collect();
         check_that(
             wrong.is_empty() && pods.items.len() == VOLUMES,
-            format!(
-                "{} of {}: {:?}",
-                wrong.len(),
-                pods.items.len(),
-                wrong.iter().take(5).collect::<Vec<_>>()
-            ),
+            format!("{} of {}: {:?}", wrong.len(), pods.items.len(), wrong.iter().take(5).collect::<Vec<_>>()),
         )
     })
     .await

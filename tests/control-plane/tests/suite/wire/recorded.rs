@@ -33,7 +33,8 @@ fn pod() -> RecordedObject {
     let container = |name: &str| json!({ "name": name, "image": "i", "resources": { "requests": { "cpu": "500m", "memory": "1Gi" } } });
     let mut sidecar = container("side");
     sidecar["restartPolicy"] = json!("Always");
-    let claim = json!({ "spec": { "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } } });
+    let claim =
+        json!({ "spec": { "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } } });
     let report = |name: &str| json!([{ "name": name, "ready": false, "restartCount": 1, "image": "i", "imageID": "", "state": { "running": { "startedAt": AT } } }]);
     RecordedObject {
         name: "pod",
@@ -130,8 +131,7 @@ fn without_volatile_fields(mut value: Value) -> Value {
         }
     }
     // The API server accepts only the current time here.
-    for report in value.pointer_mut("/status/responders").and_then(Value::as_array_mut).into_iter().flatten()
-    {
+    for report in value.pointer_mut("/status/responders").and_then(Value::as_array_mut).into_iter().flatten() {
         for (field, time) in report.as_object_mut().into_iter().flatten() {
             if field.ends_with("Time") {
                 *time = json!(AT);
@@ -255,7 +255,8 @@ async fn objects_with_all_fields_are_served_as_recorded() {
     let plane = ControlPlane::start(Options { apiserver_args, ..Options::default() }).await.unwrap();
     let api = &plane.admin();
     let send = async |method, path: &str, kind: &str, body: &Value| send(api, method, path, kind, body).await;
-    let class = json!({ "metadata": { "name": "slow" }, "handler": "slow", "overhead": { "podFixed": { "cpu": "250m" } } });
+    let class =
+        json!({ "metadata": { "name": "slow" }, "handler": "slow", "overhead": { "podFixed": { "cpu": "250m" } } });
     send(Method::POST, "/apis/node.k8s.io/v1/runtimeclasses", JSON, &class).await;
     let things = [node(), pod(), lease(), volume(), busy()];
     make(api, &things).await;

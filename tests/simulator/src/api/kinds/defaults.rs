@@ -195,9 +195,8 @@ pub(crate) fn admit(kind: &Kind, new: &mut Value, old: Option<&Value>) {
         Rules::Node if old.is_none() => {
             let key = "node.kubernetes.io/not-ready";
             let mut taints = list(new, &["spec", "taints"]).to_vec();
-            let there = taints
-                .iter()
-                .any(|taint| text(taint, &["key"]) == key && text(taint, &["effect"]) == "NoSchedule");
+            let there =
+                taints.iter().any(|taint| text(taint, &["key"]) == key && text(taint, &["effect"]) == "NoSchedule");
             if !there {
                 taints.push(json!({ "key": key, "effect": "NoSchedule" }));
                 set(new, &["spec"], "taints", taints);
@@ -227,9 +226,8 @@ fn tolerate_lost_nodes(pod: &mut Value) {
             (its_key == key || its_key.is_empty()) && (effect == "NoExecute" || effect.is_empty())
         });
         if !tolerated {
-            tolerations.push(
-                json!({ "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300 }),
-            );
+            tolerations
+                .push(json!({ "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300 }));
         }
     }
     set(pod, &["spec"], "tolerations", tolerations);

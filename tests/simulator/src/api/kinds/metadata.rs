@@ -18,9 +18,7 @@ pub(crate) fn validate_update(new: &Value, old: &Value) -> Vec<Cause> {
             ));
         }
     }
-    for key in
-        ["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"]
-    {
+    for key in ["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
         if at(new, &["metadata", key]) != at(old, &["metadata", key]) {
             causes.push(Cause::invalid(format!("metadata.{key}"), "field is immutable"));
         }
@@ -35,10 +33,7 @@ pub(crate) fn validate(object: &Value) -> Vec<Cause> {
     let labels = at(object, &["metadata", "labels"]).and_then(Value::as_object);
     for (key, value) in labels.into_iter().flatten() {
         if !is_qualified(key) || !value.as_str().is_some_and(is_label_value) {
-            causes.push(Cause::invalid(
-                "metadata.labels",
-                "a label must be a qualified name with a short value",
-            ));
+            causes.push(Cause::invalid("metadata.labels", "a label must be a qualified name with a short value"));
         }
     }
     let annotations = at(object, &["metadata", "annotations"]).and_then(Value::as_object);
@@ -59,10 +54,7 @@ pub(crate) fn validate(object: &Value) -> Vec<Cause> {
         .iter()
         .filter(|owner| at(owner, &["controller"]).and_then(Value::as_bool) == Some(true));
     if controllers.count() > 1 {
-        causes.push(Cause::invalid(
-            "metadata.ownerReferences",
-            "Only one reference can have Controller set to true",
-        ));
+        causes.push(Cause::invalid("metadata.ownerReferences", "Only one reference can have Controller set to true"));
     }
     causes
 }

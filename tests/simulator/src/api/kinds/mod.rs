@@ -139,14 +139,7 @@ impl Kind {
             Self::new("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", true, Rules::Budget),
             Self::new("", "v1", "persistentvolumes", "PersistentVolume", false, Rules::Volume),
             Self::new("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", true, Rules::Claim),
-            Self::new(
-                "storage.k8s.io",
-                "v1",
-                "volumeattachments",
-                "VolumeAttachment",
-                false,
-                Rules::Attachment,
-            ),
+            Self::new("storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", false, Rules::Attachment),
             Self::new("apps", "v1", "statefulsets", "StatefulSet", true, Rules::StatefulSet),
             Self::new("apps", "v1", "replicasets", "ReplicaSet", true, Rules::ReplicaSet),
             Self::new("apps", "v1", "deployments", "Deployment", true, Rules::Deployment),
@@ -183,9 +176,7 @@ impl Kind {
     pub(crate) fn has_status(&self) -> bool {
         match self.rules {
             Rules::Lease | Rules::Event => false,
-            Rules::Custom => {
-                self.schema.as_ref().is_none_or(|schema| schema.pointer("/properties/status").is_some())
-            }
+            Rules::Custom => self.schema.as_ref().is_none_or(|schema| schema.pointer("/properties/status").is_some()),
             _ => true,
         }
     }
@@ -315,9 +306,7 @@ pub(crate) fn validate_update(kind: &Kind, part: Part, new: &Value, old: &Value)
         (Rules::Lease, _) => lease(new),
         (Rules::Budget, Part::Main) => policy::validate(new),
         (Rules::Budget, _) => policy::validate_status(new),
-        (Rules::Volume | Rules::Claim | Rules::Attachment, _) => {
-            storage::validate_update(kind.rules, part, new, old)
-        }
+        (Rules::Volume | Rules::Claim | Rules::Attachment, _) => storage::validate_update(kind.rules, part, new, old),
         (Rules::Event, _) => event(new),
         (Rules::Custom, _) => custom(kind, new, Some(old)),
         (rules, Part::Main) if is_workload(rules) => workload::validate_update(rules, new, old),
@@ -347,11 +336,7 @@ fn event(object: &Value) -> Vec<Cause> {
     let about = fields::text(object, &["involvedObject", "namespace"]);
     let own = fields::text(object, &["metadata", "namespace"]);
     let fits = about == own || (about.is_empty() && (own == "default" || own == "kube-system"));
-    if fits {
-        Vec::new()
-    } else {
-        vec![Cause::invalid("involvedObject.namespace", "does not match event.namespace")]
-    }
+    if fits { Vec::new() } else { vec![Cause::invalid("involvedObject.namespace", "does not match event.namespace")] }
 }
 
 #[cfg(test)]

@@ -21,9 +21,8 @@ pub(super) fn prepare_create(pod: &mut Value) {
 /// simplest way: all, some or none.
 fn quality(pod: &Value) -> &'static str {
     let containers = list(pod, &["spec", "containers"]);
-    let asks = |container: &Value| {
-        ["requests", "limits"].iter().any(|key| at(container, &["resources", key]).is_some())
-    };
+    let asks =
+        |container: &Value| ["requests", "limits"].iter().any(|key| at(container, &["resources", key]).is_some());
     let guaranteed = |container: &Value| {
         let limits = at(container, &["resources", "limits"]);
         let requests = at(container, &["resources", "requests"]);
@@ -85,10 +84,7 @@ pub(super) fn validate_create(pod: &Value) -> Vec<Cause> {
         causes.extend(validate_toleration(toleration, &format!("spec.tolerations[{index}]")));
     }
     if !text(pod, &["spec", "nodeName"]).is_empty() && !list(pod, &["spec", "schedulingGates"]).is_empty() {
-        causes.push(Cause::forbidden(
-            "spec.nodeName",
-            "cannot be set until all schedulingGates have been cleared",
-        ));
+        causes.push(Cause::forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared"));
     }
     causes
 }
@@ -151,10 +147,7 @@ pub(super) fn validate_update(new: &Value, old: &Value) -> Vec<Cause> {
     }
     match (number(new, &["spec", "activeDeadlineSeconds"]), number(old, &["spec", "activeDeadlineSeconds"])) {
         (Some(after), Some(before)) if after > before => {
-            causes.push(Cause::invalid(
-                "spec.activeDeadlineSeconds",
-                "must be less than or equal to previous value",
-            ));
+            causes.push(Cause::invalid("spec.activeDeadlineSeconds", "must be less than or equal to previous value"));
             return causes;
         }
         (None, Some(_)) => {
@@ -167,10 +160,7 @@ pub(super) fn validate_update(new: &Value, old: &Value) -> Vec<Cause> {
     }
     causes.extend(only_added_tolerations(new, old));
     if new.get("spec") != old.get("spec") && with_changeable(new, old).get("spec") != old.get("spec") {
-        causes.push(Cause::forbidden(
-            "spec",
-            "pod updates may not change fields other than the updatable ones",
-        ));
+        causes.push(Cause::forbidden("spec", "pod updates may not change fields other than the updatable ones"));
     }
     causes
 }
@@ -187,9 +177,7 @@ fn only_added_tolerations(new: &Value, old: &Value) -> Vec<Cause> {
         return vec![Cause::forbidden("spec.tolerations", message)];
     }
     let tolerations = list(new, &["spec", "tolerations"]).iter().enumerate();
-    tolerations
-        .flat_map(|(index, one)| validate_toleration(one, &format!("spec.tolerations[{index}]")))
-        .collect()
+    tolerations.flat_map(|(index, one)| validate_toleration(one, &format!("spec.tolerations[{index}]"))).collect()
 }
 
 /// The new pod with all that may change taken from the old one.
@@ -202,10 +190,7 @@ fn with_changeable(new: &Value, old: &Value) -> Value {
     let gated = !list(old, &["spec", "schedulingGates"]).is_empty();
     let before = at(old, &["spec", "nodeSelector"]).and_then(Value::as_object);
     let after = at(new, &["spec", "nodeSelector"]);
-    let keeps = before
-        .into_iter()
-        .flatten()
-        .all(|(key, value)| after.and_then(|after| after.get(key)) == Some(value));
+    let keeps = before.into_iter().flatten().all(|(key, value)| after.and_then(|after| after.get(key)) == Some(value));
     if gated && keeps {
         copy(&mut munged, old, &["spec"], "nodeSelector");
     }
@@ -231,8 +216,7 @@ pub(super) fn validate_status(new: &Value, old: &Value) -> Vec<Cause> {
             ));
         }
         if !is_qualified(text(condition, &["type"])) {
-            causes
-                .push(Cause::invalid(format!("status.conditions[{index}].Type"), "must be a qualified name"));
+            causes.push(Cause::invalid(format!("status.conditions[{index}].Type"), "must be a qualified name"));
         }
     }
     if number(new, &["status", "observedGeneration"]).is_some_and(|generation| generation < 0) {

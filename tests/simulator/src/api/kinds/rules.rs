@@ -31,14 +31,12 @@ fn names_a_secret(parameters: &Value) -> bool {
 /// Rules that refer to the old object are not evaluated for a new one.
 const ABOUT_CHANGES: [(&str, OfChange); 5] = [
     ("self == oldSelf", |new, old| new == old),
-    (
-        "self.node == oldSelf.node && self.policy == oldSelf.policy && self.trigger == oldSelf.trigger",
-        |new, old| ["node", "policy", "trigger"].iter().all(|key| new.get(*key) == old.get(*key)),
-    ),
-    (
-        "!(has(oldSelf.cancelled) && oldSelf.cancelled) || (has(self.cancelled) && self.cancelled)",
-        |new, old| old["cancelled"] != true || new["cancelled"] == true,
-    ),
+    ("self.node == oldSelf.node && self.policy == oldSelf.policy && self.trigger == oldSelf.trigger", |new, old| {
+        ["node", "policy", "trigger"].iter().all(|key| new.get(*key) == old.get(*key))
+    }),
+    ("!(has(oldSelf.cancelled) && oldSelf.cancelled) || (has(self.cancelled) && self.cancelled)", |new, old| {
+        old["cancelled"] != true || new["cancelled"] == true
+    }),
     ("!(has(oldSelf.dryRun) && oldSelf.dryRun) || (has(self.dryRun) && self.dryRun)", |new, old| {
         old["dryRun"] != true || new["dryRun"] == true
     }),
@@ -52,9 +50,7 @@ const ABOUT_OBJECTS: [(&str, OfObject); 15] = [
     ("!(self.type in ['Ready', 'pod-safety.dev/NodeUnreachable'])", |it| {
         !equals(it, "type", "Ready") && !equals(it, "type", "pod-safety.dev/NodeUnreachable")
     }),
-    ("(self.driver == 'Agent') == has(self.agent)", |it| {
-        equals(it, "driver", "Agent") == has_key(it, "agent")
-    }),
+    ("(self.driver == 'Agent') == has(self.agent)", |it| equals(it, "driver", "Agent") == has_key(it, "agent")),
     ("(self.driver == 'NetworkFence') == has(self.networkFence)", |it| {
         equals(it, "driver", "NetworkFence") == has_key(it, "networkFence")
     }),
@@ -91,12 +87,8 @@ const ABOUT_OBJECTS: [(&str, OfObject); 15] = [
         "!has(self.nodeParameters) || !self.nodeParameters.exists(node, self.nodeParameters[node].exists(name, name.matches('(?i)passw|secret|token|community|api[-_]?key|private[-_]key|[-_]kg')))",
         |it| !it["nodeParameters"].as_object().into_iter().flatten().any(|(_, all)| names_a_secret(all)),
     ),
-    ("(self.kind != 'Asserted') == has(self.fence)", |it| {
-        equals(it, "kind", "Asserted") != has_key(it, "fence")
-    }),
-    ("(self.kind == 'Asserted') == has(self.reason)", |it| {
-        equals(it, "kind", "Asserted") == has_key(it, "reason")
-    }),
+    ("(self.kind != 'Asserted') == has(self.fence)", |it| equals(it, "kind", "Asserted") != has_key(it, "fence")),
+    ("(self.kind == 'Asserted') == has(self.reason)", |it| equals(it, "kind", "Asserted") == has_key(it, "reason")),
     ("(self.kind == 'StorageFenced') == has(self.storage)", |it| {
         equals(it, "kind", "StorageFenced") == has_key(it, "storage")
     }),

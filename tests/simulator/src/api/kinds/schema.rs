@@ -85,9 +85,8 @@ fn fill(schema: &Value, value: &mut Value) {
 fn prune(schema: &Value, value: &mut Value, is_root: bool) {
     match value {
         Value::Object(fields) => {
-            fields.retain(|key, _| {
-                is_root && OF_EVERY_OBJECT.contains(&key.as_str()) || of_field(schema, key).is_some()
-            });
+            fields
+                .retain(|key, _| is_root && OF_EVERY_OBJECT.contains(&key.as_str()) || of_field(schema, key).is_some());
             for (key, field) in fields {
                 if let Some(schema) = of_field(schema, key) {
                     prune(schema, field, false);
@@ -141,8 +140,7 @@ fn find_duplicates(schema: &Value, value: &Value, path: &str, causes: &mut Vec<C
 fn has_rules(schema: &Value) -> bool {
     let fields = properties(schema).into_iter().flatten().map(|(_, field)| field);
     let others = [schema.get("items"), schema.get("additionalProperties")];
-    schema.get("x-kubernetes-validations").is_some()
-        || fields.chain(others.into_iter().flatten()).any(has_rules)
+    schema.get("x-kubernetes-validations").is_some() || fields.chain(others.into_iter().flatten()).any(has_rules)
 }
 
 fn inside(path: &str, key: &str) -> String {

@@ -108,8 +108,7 @@ fn check_micro_times(kind: &Kind, object: &Value) -> Result<(), serde_json::Erro
     };
     for path in times {
         let Some(text) = at(object, path).and_then(Value::as_str) else { continue };
-        let fraction =
-            text.split_once('.').map(|(_, rest)| rest.chars().take_while(char::is_ascii_digit).count());
+        let fraction = text.split_once('.').map(|(_, rest)| rest.chars().take_while(char::is_ascii_digit).count());
         if fraction != Some(6) {
             return Err(serde::de::Error::custom(format!(
                 "parsing time {text:?} as \"2006-01-02T15:04:05.000000Z07:00\""

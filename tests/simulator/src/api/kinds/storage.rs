@@ -24,9 +24,7 @@ pub(super) fn prepare_update(rules: Rules, part: Part, new: &mut Value, old: &Va
     copy(new, old, &[], "spec");
     match rules {
         Rules::Attachment => {
-            for key in
-                ["deletionTimestamp", "generation", "labels", "annotations", "finalizers", "ownerReferences"]
-            {
+            for key in ["deletionTimestamp", "generation", "labels", "annotations", "finalizers", "ownerReferences"] {
                 copy(new, old, &["metadata"], key);
             }
         }
@@ -52,9 +50,7 @@ pub(super) fn validate_create(rules: Rules, object: &Value) -> Vec<Cause> {
         Rules::Attachment => {
             required(text(object, &["spec", "attacher"]).is_empty(), "spec.attacher");
             required(
-                at(object, &["spec", "source"])
-                    .and_then(Value::as_object)
-                    .is_none_or(serde_json::Map::is_empty),
+                at(object, &["spec", "source"]).and_then(Value::as_object).is_none_or(serde_json::Map::is_empty),
                 "spec.source",
             );
             required(text(object, &["spec", "nodeName"]).is_empty(), "spec.nodeName");
@@ -65,10 +61,7 @@ pub(super) fn validate_create(rules: Rules, object: &Value) -> Vec<Cause> {
         }
         _ => {
             required(list(object, &["spec", "accessModes"]).is_empty(), "spec.accessModes");
-            required(
-                at(object, &["spec", "resources", "requests", "storage"]).is_none(),
-                "spec.resources[storage]",
-            );
+            required(at(object, &["spec", "resources", "requests", "storage"]).is_none(), "spec.resources[storage]");
         }
     }
     causes

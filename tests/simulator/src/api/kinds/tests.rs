@@ -30,11 +30,9 @@ fn an_empty_holder_is_a_holder() {
 #[test]
 fn a_lease_needs_six_digits_of_its_second() {
     let kind = Kind::built_in().into_iter().find(|kind| kind.plural == "leases").unwrap();
-    for (time, good) in [
-        ("2026-01-01T00:00:00.000000Z", true),
-        ("2026-01-01T00:00:00.5Z", false),
-        ("2026-01-01T00:00:00Z", false),
-    ] {
+    for (time, good) in
+        [("2026-01-01T00:00:00.000000Z", true), ("2026-01-01T00:00:00.5Z", false), ("2026-01-01T00:00:00Z", false)]
+    {
         assert_eq!(shape::canonical(&kind, json!({ "spec": { "renewTime": time } })).is_ok(), good, "{time}");
     }
 }

@@ -40,10 +40,7 @@ fn validate_stateless(rules: Rules, set_: &Value) -> Vec<Cause> {
         causes.push(Cause::invalid("spec.replicas", "must be greater than or equal to 0"));
     }
     if selector.is_some() && !matches {
-        causes.push(Cause::invalid(
-            "spec.template.metadata.labels",
-            "`selector` does not match template `labels`",
-        ));
+        causes.push(Cause::invalid("spec.template.metadata.labels", "`selector` does not match template `labels`"));
     }
     causes.extend(validate_spec(set_, &["spec", "template", "spec"], "spec.template.spec"));
     causes
@@ -111,8 +108,7 @@ pub(super) fn validate_status(rules: Rules, set_: &Value) -> Vec<Cause> {
         }
     }
     if count("availableReplicas") > count("readyReplicas") {
-        causes
-            .push(Cause::invalid("status.availableReplicas", "cannot be greater than status.readyReplicas"));
+        causes.push(Cause::invalid("status.availableReplicas", "cannot be greater than status.readyReplicas"));
     }
     causes
 }

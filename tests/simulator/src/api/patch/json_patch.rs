@@ -6,8 +6,7 @@ use crate::api::failure::Failure;
 
 /// Applies all operations, or none.
 pub(super) fn apply(current: &Value, patch: &Value) -> Result<Value, Failure> {
-    let operations =
-        patch.as_array().ok_or_else(|| Failure::bad_request("error decoding patch: it is no list"))?;
+    let operations = patch.as_array().ok_or_else(|| Failure::bad_request("error decoding patch: it is no list"))?;
     if operations.iter().any(|operation| !operation.is_object()) {
         return Err(Failure::bad_request("error decoding patch: an operation is no object"));
     }

@@ -32,9 +32,7 @@ impl PatchType {
             "application/merge-patch+json" => Ok(Self::Merge),
             "application/strategic-merge-patch+json" if kind.has_strategic_merge() => Ok(Self::Strategic),
             "application/apply-patch+yaml" if !kind.has_strategic_merge() => Ok(Self::Apply),
-            "application/apply-patch+yaml" => {
-                Err(Failure::unimplemented("server-side apply of kinds with a schema"))
-            }
+            "application/apply-patch+yaml" => Err(Failure::unimplemented("server-side apply of kinds with a schema")),
             _ => Err(Failure::media_type()),
         }
     }
@@ -42,8 +40,7 @@ impl PatchType {
 
 /// Decodes a patch. One that is no JSON is refused before the object is read (`validateAndTranscodePatch`).
 pub(crate) fn decode(body: &[u8]) -> Result<Value, Failure> {
-    serde_json::from_slice(body)
-        .map_err(|error| Failure::bad_request(format!("error decoding patch: {error}")))
+    serde_json::from_slice(body).map_err(|error| Failure::bad_request(format!("error decoding patch: {error}")))
 }
 
 /// Applies a patch.

@@ -27,10 +27,9 @@ fn strategy(above: &str, field: &str) -> Lists {
         ("metadata", "finalizers") => Lists::Set,
         ("status", "conditions" | "addresses") => Lists::ByKey("type"),
         ("status", "podIPs" | "hostIPs") => Lists::ByKey("ip"),
-        (
-            _,
-            "containers" | "initContainers" | "ephemeralContainers" | "volumes" | "env" | "imagePullSecrets",
-        ) => Lists::ByKey("name"),
+        (_, "containers" | "initContainers" | "ephemeralContainers" | "volumes" | "env" | "imagePullSecrets") => {
+            Lists::ByKey("name")
+        }
         ("spec", "schedulingGates" | "resourceClaims") => Lists::ByKey("name"),
         (_, "volumeMounts") => Lists::ByKey("mountPath"),
         (_, "volumeDevices") => Lists::ByKey("devicePath"),
@@ -123,9 +122,7 @@ fn keep_after_directives(value: &mut Value) -> bool {
                 return false;
             }
             map.retain(|key, field| {
-                !key.starts_with("$deleteFromPrimitiveList/")
-                    && !field.is_null()
-                    && keep_after_directives(field)
+                !key.starts_with("$deleteFromPrimitiveList/") && !field.is_null() && keep_after_directives(field)
             });
         }
         Value::Array(items) => items.retain_mut(|item| {
@@ -153,12 +150,7 @@ fn merge_list(known: Vec<Value>, new: Vec<Value>, above: &str, field: &str) -> R
     }
 }
 
-fn merge_by_key(
-    mut known: Vec<Value>,
-    new: Vec<Value>,
-    key: &str,
-    field: &str,
-) -> Result<Vec<Value>, Failure> {
+fn merge_by_key(mut known: Vec<Value>, new: Vec<Value>, key: &str, field: &str) -> Result<Vec<Value>, Failure> {
     let id = |item: &Value| item.get(key).cloned().unwrap_or(Value::Null);
     let mut patch = Vec::new();
     let mut replace = false;
@@ -201,8 +193,7 @@ fn in_order<K: PartialEq>(
     id: impl Fn(&Value) -> K,
 ) -> Vec<Value> {
     let place = |order: &[Value], item: &Value| order.iter().position(|one| id(one) == id(item));
-    let (mut named, rest): (Vec<_>, Vec<_>) =
-        merged.into_iter().partition(|item| place(patch, item).is_some());
+    let (mut named, rest): (Vec<_>, Vec<_>) = merged.into_iter().partition(|item| place(patch, item).is_some());
     named.sort_by_key(|item| place(patch, item));
     let (mut named, mut rest) = (named.into_iter().peekable(), rest.into_iter().peekable());
     let mut all = Vec::new();

@@ -23,8 +23,7 @@ async fn without_options_a_pod_gets_the_grace_of_its_spec() {
 #[tokio::test(start_paused = true)]
 async fn an_unscheduled_or_ended_pod_goes_at_once() {
     let cluster = Cluster::new();
-    let pod =
-        json!({ "metadata": { "name": "u" }, "spec": { "containers": [{ "name": "c", "image": "i" }] } });
+    let pod = json!({ "metadata": { "name": "u" }, "spec": { "containers": [{ "name": "c", "image": "i" }] } });
     cluster.send(Method::POST, PODS, &pod);
     cluster.pod("f");
     cluster.phase("f", "Failed");
@@ -59,10 +58,7 @@ async fn the_first_deletion_may_lengthen_and_later_ones_only_shorten() {
     let (code, longer) = cluster.delete(&path("a"), &json!({ "gracePeriodSeconds": 90 }));
     assert_eq!((code, grace(&longer)), (200, 60));
     let (_, shorter) = cluster.delete(&path("a"), &json!({ "gracePeriodSeconds": 5 }));
-    assert_eq!(
-        (grace(&shorter), &shorter["metadata"]["deletionTimestamp"]),
-        (5, &json!("2027-01-01T00:00:05Z"))
-    );
+    assert_eq!((grace(&shorter), &shorter["metadata"]["deletionTimestamp"]), (5, &json!("2027-01-01T00:00:05Z")));
     assert_eq!(shorter["metadata"]["generation"], 2);
 }
 

@@ -33,10 +33,7 @@ async fn an_eviction_decrements_the_budget_and_sets_the_pods_condition() {
     let (_, pod) = cluster.get(&format!("{PODS}/a"));
     assert_eq!(pod["status"]["conditions"][1]["reason"], "EvictionByEvictionAPI");
     let (_, after) = cluster.get(&format!("{BUDGETS}/b"));
-    assert_eq!(
-        (allowed(&cluster, "b"), &after["status"]["disruptedPods"]["a"]),
-        (0, &json!("2027-01-01T00:00:00Z"))
-    );
+    assert_eq!((allowed(&cluster, "b"), &after["status"]["disruptedPods"]["a"]), (0, &json!("2027-01-01T00:00:00Z")));
     assert_eq!(after["status"]["conditions"][0]["reason"], "InsufficientPods");
 }
 
@@ -47,10 +44,7 @@ async fn an_exhausted_pdb_refuses_and_an_unobserved_one_has_retry_after() {
     ready(&cluster, "a");
     budget(&cluster, "b", 0);
     let answer = evict(&cluster, "a", &json!({}));
-    assert_eq!(
-        (reason(&answer), &answer.1["details"]["retryAfterSeconds"]),
-        ((429, "TooManyRequests"), &Value::Null)
-    );
+    assert_eq!((reason(&answer), &answer.1["details"]["retryAfterSeconds"]), ((429, "TooManyRequests"), &Value::Null));
     cluster.patch(&format!("{BUDGETS}/b"), MERGE, &json!({ "spec": { "minAvailable": 2 } }));
     assert_eq!(evict(&cluster, "a", &json!({})).1["details"]["retryAfterSeconds"], 10);
 }

@@ -56,22 +56,16 @@ async fn a_kubelet_creates_mirror_pods_alone_and_writes_its_own_objects_alone() 
     refused("node-2", Method::POST, NODES, &json!({ "metadata": { "name": "node-3" } }));
     refused("node-1", Method::POST, LEASES, &json!({ "metadata": { "name": "node-1" }, "spec": {} }));
     refused("node-1", Method::POST, NODE_LEASES, &json!({ "metadata": { "name": "node-2" }, "spec": {} }));
-    let own = by(
-        &cluster,
-        "node-1",
-        Method::POST,
-        NODE_LEASES,
-        &json!({ "metadata": { "name": "node-1" }, "spec": {} }),
-    );
+    let own =
+        by(&cluster, "node-1", Method::POST, NODE_LEASES, &json!({ "metadata": { "name": "node-1" }, "spec": {} }));
     assert_eq!(own.0, 201);
 
     assert_eq!(by(&cluster, "node-1", Method::POST, PODS, &mirror("node-1", &uid)).0, 201);
     refused("node-2", Method::DELETE, &format!("{PODS}/static-node-1"), &Value::Null);
     let phase = json!({ "status": { "phase": "Failed" } });
     let status = format!("{PODS}/static-node-1/status");
-    let patch = |node: &str| {
-        cluster.handle(&ApiRequest::new(node, Method::PATCH, &status).with_body(MERGE, phase.to_string()))
-    };
+    let patch =
+        |node: &str| cluster.handle(&ApiRequest::new(node, Method::PATCH, &status).with_body(MERGE, phase.to_string()));
     assert_eq!(reason(&patch("node-2")), (403, "Forbidden"));
     assert_eq!(patch("node-1").0, 200);
 }
@@ -87,9 +81,7 @@ async fn a_kubelet_without_its_node_still_renews_and_reports() {
     cluster.send(Method::POST, PODS, &pod);
     cluster.delete(&format!("{NODES}/node-1"), &Value::Null);
     let patch = |target: String, body: Value| {
-        cluster
-            .handle(&ApiRequest::new("node-1", Method::PATCH, &target).with_body(MERGE, body.to_string()))
-            .0
+        cluster.handle(&ApiRequest::new("node-1", Method::PATCH, &target).with_body(MERGE, body.to_string())).0
     };
     let renewed = json!({ "spec": { "renewTime": "2027-01-15T08:00:00.000000Z" } });
     assert_eq!(patch(format!("{NODE_LEASES}/node-1"), renewed), 200);

@@ -17,10 +17,7 @@ impl Conduct for Always {
 
 fn node() -> http::Request<Body> {
     let body = json!({ "metadata": { "name": "n" } }).to_string();
-    http::Request::post(NODES)
-        .header("content-type", "application/json")
-        .body(Body::from(body.into_bytes()))
-        .unwrap()
+    http::Request::post(NODES).header("content-type", "application/json").body(Body::from(body.into_bytes())).unwrap()
 }
 
 async fn pass(seconds: u64) {
@@ -114,8 +111,7 @@ fn a_list_by_node_uses_the_index() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_breaks_off_was_carried_out_and_cannot_be_read() {
     for reset in [true, false] {
-        let cluster =
-            Cluster::with(Arc::new(Always(Course { fate: Fate::CutAnswer, reset, ..Course::PROMPT })));
+        let cluster = Cluster::with(Arc::new(Always(Course { fate: Fate::CutAnswer, reset, ..Course::PROMPT })));
         let answer = Transport::new(&cluster.server, "t").client().send(node()).await.unwrap();
         assert_eq!(answer.status(), 201);
         let body = answer.into_body().collect_bytes().await;

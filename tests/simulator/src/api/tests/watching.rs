@@ -38,9 +38,8 @@ async fn a_selector_turns_changes_into_added_and_deleted() {
 async fn initial_events_end_with_a_marked_bookmark() {
     let cluster = Cluster::new();
     cluster.pod("a");
-    let target = format!(
-        "{PODS}?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
-    );
+    let target =
+        format!("{PODS}?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true");
     let events = cluster.watch(&target);
     assert_eq!(kinds(&events), ["ADDED a", "BOOKMARK -"]);
     assert_eq!(events[1].1["metadata"]["annotations"]["k8s.io/initial-events-end"], "true");
@@ -70,8 +69,7 @@ async fn future_versions_are_refused_in_lists_and_awaited_in_watches() {
     assert!(cluster.watch(&format!("{PODS}?watch=true&resourceVersion=999")).is_empty());
     let client = Transport::new(&cluster.server, "t").client();
     let began = tokio::time::Instant::now();
-    let asked =
-        http::Request::get(format!("{PODS}?resourceVersion=999")).body(kube::client::Body::empty()).unwrap();
+    let asked = http::Request::get(format!("{PODS}?resourceVersion=999")).body(kube::client::Body::empty()).unwrap();
     assert_eq!(client.send(asked).await.unwrap().status(), 504);
     assert_eq!(began.elapsed().as_secs(), 3);
 }

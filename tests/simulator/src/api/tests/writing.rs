@@ -120,8 +120,7 @@ async fn status_and_spec_are_written_separately() {
 #[tokio::test(start_paused = true)]
 async fn nothing_is_created_in_a_missing_or_terminating_namespace() {
     let cluster = Cluster::new();
-    let pod =
-        json!({ "metadata": { "name": "a" }, "spec": { "containers": [{ "name": "c", "image": "i" }] } });
+    let pod = json!({ "metadata": { "name": "a" }, "spec": { "containers": [{ "name": "c", "image": "i" }] } });
     let answer = cluster.send(Method::POST, "/api/v1/namespaces/none/pods", &pod);
     assert_eq!((reason(&answer), &answer.1["details"]["kind"]), ((404, "NotFound"), &json!("namespaces")));
     cluster.delete("/api/v1/namespaces/default", &json!({}));
@@ -133,11 +132,8 @@ async fn a_dry_run_changes_nothing() {
     let cluster = Cluster::new();
     cluster.pod("a");
     let before = cluster.etcd.revision();
-    let (code, pod) = cluster.patch(
-        &format!("{PODS}/a?dryRun=All"),
-        MERGE,
-        &json!({ "metadata": { "labels": { "l": "1" } } }),
-    );
+    let (code, pod) =
+        cluster.patch(&format!("{PODS}/a?dryRun=All"), MERGE, &json!({ "metadata": { "labels": { "l": "1" } } }));
     assert_eq!((code, &pod["metadata"]["labels"]["l"]), (200, &json!("1")));
     cluster.delete(&format!("{PODS}/a"), &json!({ "gracePeriodSeconds": 0, "dryRun": ["All"] }));
     assert_eq!(cluster.etcd.revision(), before);

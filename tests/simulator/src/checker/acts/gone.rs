@@ -19,8 +19,7 @@ impl Acts {
         node: &str,
         sent: Duration,
     ) -> Result<&'static str, String> {
-        let missed =
-            self.missed.get(&(caller.to_owned(), node.to_owned())).map(Vec::as_slice).unwrap_or_default();
+        let missed = self.missed.get(&(caller.to_owned(), node.to_owned())).map(Vec::as_slice).unwrap_or_default();
         let last = missed.iter().rev().find(|read| read.at <= sent);
         match last {
             Some(read) if sent.saturating_sub(read.at) <= MISSED_LASTS => Ok("Missing"),
@@ -53,12 +52,8 @@ impl Acts {
             return Some(format!("node {node} was there between the two reads"));
         }
         let reads = self.lease_reads.get(&key).map(Vec::as_slice).unwrap_or_default();
-        let Some(to) = reads.iter().rev().find(|at| **at <= sent && sent.saturating_sub(**at) <= VALID_FOR)
-        else {
-            return Some(format!(
-                "{caller} did not read the Lease of node {node} with the Node at {:?}",
-                last.at
-            ));
+        let Some(to) = reads.iter().rev().find(|at| **at <= sent && sent.saturating_sub(**at) <= VALID_FOR) else {
+            return Some(format!("{caller} did not read the Lease of node {node} with the Node at {:?}", last.at));
         };
         // A read of the Node without one of the Lease does not count. The latest read excuses most.
         let with_lease = |first: &Missed| {
@@ -68,16 +63,12 @@ impl Acts {
         let reads = missed.iter().rev().filter(old_enough);
         let same = reads.take_while(|read| read.missing_since == last.missing_since);
         let Some(from) = same.filter_map(with_lease).next() else {
-            return Some(format!(
-                "{caller} did not read the Lease of node {node} a quarantine before the last"
-            ));
+            return Some(format!("{caller} did not read the Lease of node {node} a quarantine before the last"));
         };
         let to = last.at.min(*to);
         let renewed = self.renewals.get(node).into_iter().flatten().find(|at| **at > from && **at < to);
         renewed.map(|at| {
-            format!(
-                "the Lease of node {node} was renewed at {at:?}, between the reads at {from:?} and {to:?}"
-            )
+            format!("the Lease of node {node} was renewed at {at:?}, between the reads at {from:?} and {to:?}")
         })
     }
 }

@@ -62,10 +62,7 @@ fn renews(checker: &Checker, at: &str) {
 fn report_off(checker: &Checker) {
     let touched = Touched { caller: ME.to_owned(), device: "bmc-0".to_owned(), node: "node-0".to_owned() };
     let (power, identity) = (Power::Off, Identity::Unknown);
-    checker.record_answer(
-        &touched,
-        &Answered { power, identity, is_on: true, reached: false, documented: false },
-    );
+    checker.record_answer(&touched, &Answered { power, identity, is_on: true, reached: false, documented: false });
 }
 
 /// A device reports off for another machine, and the kubelet renews before all status checks and `renewed_after`

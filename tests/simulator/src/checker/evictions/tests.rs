@@ -159,14 +159,10 @@ fn s7_a_process_under_test_names_a_uid_that_the_pod_does_not_have() {
             told.well().await;
             seconds(60).await;
             let path = "/api/v1/namespaces/default/pods/a/eviction";
-            told.write("replica-0.1", path, CONTINUE, |budget| {
-                budget["status"]["disruptionsAllowed"] = 0.into()
-            });
+            told.write("replica-0.1", path, CONTINUE, |budget| budget["status"]["disruptionsAllowed"] = 0.into());
             let body = json!({ "metadata": { "uid": "named" }, "deleteOptions": { "preconditions": { "uid": uid } } });
-            let asked = ApiRequest {
-                body: body.to_string().into(),
-                ..ApiRequest::new("replica-0.1", Method::POST, path)
-            };
+            let asked =
+                ApiRequest { body: body.to_string().into(), ..ApiRequest::new("replica-0.1", Method::POST, path) };
             told.checker.executed(&asked, 409, &[]);
         })
     };
@@ -240,9 +236,7 @@ fn l5_a_budget_is_processed_for_ever() {
     let broken = broken(async |told| {
         told.well().await;
         told.budget["metadata"]["generation"] = 2.into();
-        told.write("person", &format!("{BUDGETS}/b"), 200, |budget| {
-            budget["spec"]["maxUnavailable"] = 2.into()
-        });
+        told.write("person", &format!("{BUDGETS}/b"), 200, |budget| budget["spec"]["maxUnavailable"] = 2.into());
         told.refuse("a");
         seconds(200).await;
         told.checker.check_budgets();
@@ -269,9 +263,7 @@ fn bug_an_eviction_of_an_unhealthy_pod_reduced_disruptions_allowed() {
     let told = |waits: u64| {
         broken(async move |told| {
             told.well().await;
-            told.write("person", &format!("{BUDGETS}/b"), 200, |budget| {
-                budget["spec"]["maxUnavailable"] = 2.into()
-            });
+            told.write("person", &format!("{BUDGETS}/b"), 200, |budget| budget["spec"]["maxUnavailable"] = 2.into());
             told.set_allowed(2);
             seconds(100).await;
             told.pod("b", false, false);

@@ -61,13 +61,7 @@ impl Checker {
 
 impl State {
     /// Why an incident should have left its phase; `None`: it may stay.
-    pub(super) fn stays(
-        &self,
-        now: Duration,
-        from: Duration,
-        incident: &Incident,
-        recovers: bool,
-    ) -> Option<String> {
+    pub(super) fn stays(&self, now: Duration, from: Duration, incident: &Incident, recovers: bool) -> Option<String> {
         let fences = &self.fences;
         let (node, devices) = (&incident.incarnation.0, ["bmc", "ec2", "psu", "pdu", "agent"]);
         let number = node.rsplit('-').next().unwrap_or_default();
@@ -87,8 +81,7 @@ impl State {
         let is_gone = fences.terminated.contains(node);
         let off = !fences.was_reported_on(node, incident.since);
         let late = |takes: Duration| now > since + takes;
-        let message =
-            |what: String| Some(format!("{what} (in {} since {:?})", incident.phase, incident.since));
+        let message = |what: String| Some(format!("{what} (in {} since {:?})", incident.phase, incident.since));
         match incident.phase.as_str() {
             "Pending" if !incident.held && !doubted && late(PENDING_TAKES) => {
                 message("is not begun, and no gate is closed".to_owned())
@@ -97,9 +90,7 @@ impl State {
                 message("is neither proved nor given up".to_owned())
             }
             "Fenced"
-                if off
-                    && there.is_some_and(|there| !there.ready)
-                    && self.is_proved(&incident.incarnation, now) =>
+                if off && there.is_some_and(|there| !there.ready) && self.is_proved(&incident.incarnation, now) =>
             {
                 let waits = |leaving: &&super::known::Leaving| {
                     leaving.node == *node && now > since.max(leaving.since) + RELEASE_TAKES
@@ -128,19 +119,13 @@ impl State {
         let fences = &self.fences;
         let mut late = Vec::new();
         // For a clock that jumped, a confirmation may have expired.
-        let counts =
-            |proof: &&Evidence| proof.by_status_checks || proof.confirmation.is_some() && !self.clocks_jumped;
-        for proof in
-            fences.evidence.values().filter(counts).filter(|proof| self.is_uncontradicted(proof, now))
-        {
+        let counts = |proof: &&Evidence| proof.by_status_checks || proof.confirmation.is_some() && !self.clocks_jumped;
+        for proof in fences.evidence.values().filter(counts).filter(|proof| self.is_uncontradicted(proof, now)) {
             let node = &proof.incarnation.0;
-            let there = fences
-                .nodes
-                .get(node)
-                .is_some_and(|there| there.incarnation == proof.incarnation && !there.ready);
+            let there =
+                fences.nodes.get(node).is_some_and(|there| there.incarnation == proof.incarnation && !there.ready);
             // A confirmation needs no device.
-            let working =
-                fences.failing.get(node).copied().filter(|_| proof.by_status_checks).unwrap_or_default();
+            let working = fences.failing.get(node).copied().filter(|_| proof.by_status_checks).unwrap_or_default();
             let trusted = proof.devices.iter().all(|device| !fences.distrusted.contains_key(device));
             if !there || !trusted || fences.was_reported_on(node, proof.created) {
                 continue;
@@ -154,10 +139,7 @@ impl State {
                 let owed = from.max(proof.created).max(leaving.since).max(lost) + USED_WITHIN;
                 let owed = owed.max(again);
                 if now > owed {
-                    late.push(format!(
-                        "{node} is proved off, and {} is there still (owed at {owed:?})",
-                        leaving.name
-                    ));
+                    late.push(format!("{node} is proved off, and {} is there still (owed at {owed:?})", leaving.name));
                 }
             }
         }
@@ -171,8 +153,7 @@ impl State {
 
     /// Whether the evidence about this incarnation rests on agents alone.
     fn is_promised(&self, life: &super::known::Incarnation) -> bool {
-        let by_agents =
-            |proof: &Evidence| !proof.devices.is_empty() && proof.devices.is_subset(&self.fences.agents);
+        let by_agents = |proof: &Evidence| !proof.devices.is_empty() && proof.devices.is_subset(&self.fences.agents);
         self.fences.evidence_of(life).any(by_agents)
     }
 
@@ -200,41 +181,25 @@ impl State {
     /// contradicted.
     fn unchallenged(&self, now: Duration, from: Duration) -> Vec<String> {
         let mut late = Vec::new();
-        for proof in
-            self.fences.evidence.values().filter(|proof| proof.by_status_checks && proof.invalid.is_none())
-        {
-            let same = self
-                .fences
-                .nodes
-                .get(&proof.incarnation.0)
-                .is_some_and(|node| node.incarnation == proof.incarnation);
-            let incident =
-                self.fences.incidents.values().find(|incident| incident.incarnation == proof.incarnation);
-            let live = incident
-                .filter(|one| matches!(one.phase.as_str(), "Fenced" | "Recovering" | "AwaitingOperator"));
+        for proof in self.fences.evidence.values().filter(|proof| proof.by_status_checks && proof.invalid.is_none()) {
+            let same =
+                self.fences.nodes.get(&proof.incarnation.0).is_some_and(|node| node.incarnation == proof.incarnation);
+            let incident = self.fences.incidents.values().find(|incident| incident.incarnation == proof.incarnation);
+            let live =
+                incident.filter(|one| matches!(one.phase.as_str(), "Fenced" | "Recovering" | "AwaitingOperator"));
             let (Some(heard), Some(incident)) = (self.first_report_since(proof), live) else { continue };
-            let last = self
-                .fences
-                .renewals
-                .get(&proof.incarnation.0)
-                .and_then(|beats| beats.last())
-                .map(|(at, _)| *at);
+            let last = self.fences.renewals.get(&proof.incarnation.0).and_then(|beats| beats.last()).map(|(at, _)| *at);
             let is_reporting = last.is_some_and(|last| now.saturating_sub(last) < REPORT_SEEN_AFTER);
             // The contradiction counts only after the deadline of the last order to a device: that order may have
             // started the machine.
-            let last_deadline =
-                self.fences.intents.iter().filter(|intent| intent.node == proof.incarnation.0);
+            let last_deadline = self.fences.intents.iter().filter(|intent| intent.node == proof.incarnation.0);
             let last_deadline = last_deadline.map(super::known::Intent::deadline).max().unwrap_or_default();
             // A machine that was seen on may renew its Lease while its status is not accepted yet, for as long as a
             // boot may take.
             let boots = self.fences.was_reported_on(&proof.incarnation.0, proof.created);
             let patience = if boots { BOOT_TAKES + DOUBT_TAKES } else { DOUBT_TAKES };
-            if same && is_reporting && now > heard.max(from).max(incident.since).max(last_deadline) + patience
-            {
-                late.push(format!(
-                    "{} is heard again, and its evidence stands (since {heard:?})",
-                    proof.incarnation.0
-                ));
+            if same && is_reporting && now > heard.max(from).max(incident.since).max(last_deadline) + patience {
+                late.push(format!("{} is heard again, and its evidence stands (since {heard:?})", proof.incarnation.0));
             }
         }
         late

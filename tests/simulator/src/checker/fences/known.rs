@@ -241,9 +241,7 @@ impl Fences {
             ("Lease", after) => {
                 if let Some((node, lease)) = watchdog(&change.name).zip(after) {
                     match agent_field(lease, "state") {
-                        "Revoked" => {
-                            self.revoked.insert(node.to_owned(), agent_field(lease, "boot-id").to_owned())
-                        }
+                        "Revoked" => self.revoked.insert(node.to_owned(), agent_field(lease, "boot-id").to_owned()),
                         _ => self.revoked.remove(node),
                     };
                 }
@@ -282,13 +280,11 @@ impl Fences {
         let since = self.incidents.get(name).filter(|known| known.phase == phase);
         let since = since.map_or(now, |known| known.since);
         let node = life.0.clone();
-        self.incidents
-            .insert(name.to_owned(), Incident { incarnation: life, phase: phase.to_owned(), since, held });
+        self.incidents.insert(name.to_owned(), Incident { incarnation: life, phase: phase.to_owned(), since, held });
         let attempts = value_at(object, "/status/attempts").and_then(Value::as_array).into_iter().flatten();
         for attempt in attempts {
             let id = number_at(attempt, "/id").unwrap_or(0);
-            let is_closed =
-                value_at(attempt, "/outcome").is_some() || value_at(attempt, "/verified").is_some();
+            let is_closed = value_at(attempt, "/outcome").is_some() || value_at(attempt, "/verified").is_some();
             let closed = is_closed.then_some(now);
             let intent = self.intents.iter_mut().find(|intent| intent.fence == name && intent.id == id);
             match intent {
@@ -410,9 +406,7 @@ pub(super) fn watchdog(lease: &str) -> Option<&str> {
 /// A field of the Lease of an agent.
 pub(super) fn agent_field<'a>(lease: &'a Value, field: &str) -> &'a str {
     let all = value_at(lease, "/metadata/annotations");
-    all.and_then(|all| all.get(format!("watchdog.pod-safety.dev/{field}")))
-        .and_then(Value::as_str)
-        .unwrap_or_default()
+    all.and_then(|all| all.get(format!("watchdog.pod-safety.dev/{field}"))).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// The object after the change, if it is a new object of this kind.

@@ -128,9 +128,7 @@ impl super::Fences {
         let last = tried.into_iter().flatten().rev().find(|(at, _)| *at <= sent);
         match last {
             None => Err(format!("{caller} never tried the port of the kubelet of {node}")),
-            Some((at, true)) => {
-                Err(format!("something answered at the port of the kubelet of {node} at {at:?}"))
-            }
+            Some((at, true)) => Err(format!("something answered at the port of the kubelet of {node} at {at:?}")),
             Some((at, false)) if sent.saturating_sub(*at) > super::MINIMUM_BOOT => {
                 Err(format!("{caller} tried the port of the kubelet of {node} last at {at:?}"))
             }
@@ -150,8 +148,7 @@ impl super::Fences {
         if intent.closed.is_some_and(|closed| closed <= now) {
             return Some(format!("the attempt {} of {} is over", intent.id, intent.fence));
         }
-        (now > intent.deadline() + TRAVELS)
-            .then(|| format!("the time of the attempt ended at {:?}", intent.deadline()))
+        (now > intent.deadline() + TRAVELS).then(|| format!("the time of the attempt ended at {:?}", intent.deadline()))
     }
 }
 

@@ -16,8 +16,7 @@ fn state(checker: &Checker) -> parking_lot::MutexGuard<'_, State> {
 /// Runs `work` inside a simulation.
 fn inside(work: impl FnOnce(&Checker)) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-    let promise =
-        Promise { quarantine: VALID_FOR, terminated_threshold: 1, renew_deadline: Duration::from_secs(10) };
+    let promise = Promise { quarantine: VALID_FOR, terminated_threshold: 1, renew_deadline: Duration::from_secs(10) };
     runtime.unwrap().block_on(async move { work(&Checker::new(promise)) });
 }
 
@@ -43,7 +42,8 @@ fn not_ready() -> BTreeMap<String, Node> {
 }
 
 fn attempt(id: i64, act: &str, outcome: Option<&str>) -> Value {
-    let mut attempt = json!({ "id": id, "act": act, "devices": [{ "namespace": "n", "name": "bmc-0" }], "withinSeconds": 20 });
+    let mut attempt =
+        json!({ "id": id, "act": act, "devices": [{ "namespace": "n", "name": "bmc-0" }], "withinSeconds": 20 });
     if let Some(outcome) = outcome {
         attempt["outcome"] = outcome.into();
     }
@@ -112,14 +112,7 @@ fn an_attempt_waits_for_the_one_before() {
 }
 
 fn status_check(at: u64, power: Power, identity: Identity) -> StatusCheck {
-    StatusCheck {
-        at: Duration::from_secs(at),
-        device: "bmc-0".to_owned(),
-        power,
-        identity,
-        lied: false,
-        reached: true,
-    }
+    StatusCheck { at: Duration::from_secs(at), device: "bmc-0".to_owned(), power, identity, lied: false, reached: true }
 }
 
 /// Guarded seed 22694: a person switched the machine on, and it was cut off.
@@ -166,39 +159,18 @@ fn evidence_needs_two_separate_status_checks_of_the_right_machine() {
         for (looks, strict, wanted) in [
             (vec![], false, false),
             (vec![status_check(10, off, Identity::Unknown)], false, false),
-            (
-                vec![status_check(10, off, Identity::Unknown), status_check(14, off, Identity::Unknown)],
-                false,
-                false,
-            ),
-            (
-                vec![status_check(10, off, Identity::Unknown), status_check(15, off, Identity::Unknown)],
-                false,
-                true,
-            ),
-            (
-                vec![status_check(10, off, Identity::Unknown), status_check(15, off, Identity::Unknown)],
-                true,
-                false,
-            ),
-            (
-                vec![status_check(10, off, Identity::Match), status_check(15, off, Identity::Match)],
-                true,
-                true,
-            ),
+            (vec![status_check(10, off, Identity::Unknown), status_check(14, off, Identity::Unknown)], false, false),
+            (vec![status_check(10, off, Identity::Unknown), status_check(15, off, Identity::Unknown)], false, true),
+            (vec![status_check(10, off, Identity::Unknown), status_check(15, off, Identity::Unknown)], true, false),
+            (vec![status_check(10, off, Identity::Match), status_check(15, off, Identity::Match)], true, true),
             (vec![status_check(10, off, Identity::Match), status_check(15, off, stranger())], false, false),
-            (
-                vec![status_check(10, Power::On, Identity::Match), status_check(15, off, Identity::Match)],
-                false,
-                false,
-            ),
+            (vec![status_check(10, Power::On, Identity::Match), status_check(15, off, Identity::Match)], false, false),
         ] {
             let mut state = state(checker);
             let description = format!("{looks:?}");
             state.fences.required = strict.then(|| "bmc-0".to_owned()).into_iter().collect();
             state.fences.checks = [(("replica-0.1".to_owned(), "node-0".to_owned()), looks)].into();
-            let is_off =
-                state.was_off_twice("replica-0.1", "node-0", ("bmc-0", APART), Duration::from_secs(16));
+            let is_off = state.was_off_twice("replica-0.1", "node-0", ("bmc-0", APART), Duration::from_secs(16));
             assert_eq!(is_off, wanted, "{description}");
         }
     });
@@ -216,16 +188,13 @@ fn bug_evidence_needs_a_lease_read_after_the_status_checks() {
     inside(|checker| {
         let key = || ("replica-0.1".to_owned(), "node-0".to_owned());
         let renewed = "2026-11-21T00:00:10Z";
-        for (read, proved) in
-            [(None, false), (Some(9), false), (Some(14), false), (Some(15), true), (Some(100), true)]
+        for (read, proved) in [(None, false), (Some(9), false), (Some(14), false), (Some(15), true), (Some(100), true)]
         {
             let mut state = state(checker);
             let checks = [10, 15].map(|at| status_check(at, Power::Off, Identity::Match));
             state.fences.checks = [(key(), checks.to_vec())].into();
-            state.acts.lease_reads =
-                read.map(|at| (key(), vec![Duration::from_secs(at)])).into_iter().collect();
-            state.fences.renewals =
-                [("node-0".to_owned(), vec![(Duration::ZERO, known::time_of(renewed))])].into();
+            state.acts.lease_reads = read.map(|at| (key(), vec![Duration::from_secs(at)])).into_iter().collect();
+            state.fences.renewals = [("node-0".to_owned(), vec![(Duration::ZERO, known::time_of(renewed))])].into();
             let now = Duration::from_secs(read.unwrap_or(15) + 1);
             let wrong = state.evidence_defect(now, "replica-0.1", &node_evidence(renewed));
             assert_eq!(wrong.is_none(), proved, "read at {read:?}: {wrong:?}");
@@ -240,11 +209,8 @@ fn l2_evidence_is_used_immediately() {
         state.fences.nodes = not_ready();
         let evidence = change("FenceEvidence", "e", node_evidence("2026-11-21T00:00:10Z"));
         state.fences.observe(Duration::from_secs(99), &evidence);
-        let leaving = |since| Leaving {
-            name: "a".to_owned(),
-            node: "node-0".to_owned(),
-            since: Duration::from_secs(since),
-        };
+        let leaving =
+            |since| Leaving { name: "a".to_owned(), node: "node-0".to_owned(), since: Duration::from_secs(since) };
         state.fences.leaving = [("uid-a".to_owned(), leaving(10))].into();
         let late = |state: &State, now: u64, calm: u64| {
             state.unused(Duration::from_secs(now), Duration::from_secs(calm)).len()
@@ -274,11 +240,7 @@ fn a_confirmation_releases_while_valid_and_the_kubelet_is_unreachable() {
     for (what, said, expected) in [
         ("in its time", right, Ok(0)),
         ("when it has expired", ConfirmationCase { sent: 163, ..right }, Err("had expired")),
-        (
-            "when it has expired, by another clock",
-            ConfirmationCase { sent: 163, jumped: true, ..right },
-            Ok(0),
-        ),
+        ("when it has expired, by another clock", ConfirmationCase { sent: 163, jumped: true, ..right }, Ok(0)),
         ("after a renewal", ConfirmationCase { lease: "2026-11-21T00:00:20Z", ..right }, Err("was renewed")),
         ("of what runs, of another machine", ConfirmationCase { runs: true, ..right }, Err("was right")),
         ("wrongly", ConfirmationCase { runs: true, wrong: true, ..right }, Ok(1)),
@@ -301,8 +263,7 @@ fn a_confirmation_releases_while_valid_and_the_kubelet_is_unreachable() {
             let sent = Duration::from_secs(said.sent);
             let key = ("replica-0.1".to_owned(), "node-0".to_owned());
             state.acts.lease_reads = [(key, vec![sent])].into();
-            state.fences.renewals =
-                [("node-0".to_owned(), vec![(Duration::ZERO, known::time_of(said.lease))])].into();
+            state.fences.renewals = [("node-0".to_owned(), vec![(Duration::ZERO, known::time_of(said.lease))])].into();
             let pod = json!({ "metadata": { "uid": "uid-a" }, "spec": { "nodeName": "node-0" } });
             let result = state.check_release("replica-0.1", &pod, sent).map(|()| state.fences.deceived.len());
             match (result, expected) {
@@ -399,10 +360,7 @@ fn a_node_read_counts_for_two_seconds_after_the_deletion() {
         let at = Duration::from_secs(100);
         let gone = ObservedChange { after: None, ..change("Node", "node-0", json!({})) };
         state.fences.observe(at, &gone);
-        assert_eq!(
-            state.fences.gone_lately("node-0", at + VALID_FOR - Duration::from_millis(1)),
-            Some(incarnation())
-        );
+        assert_eq!(state.fences.gone_lately("node-0", at + VALID_FOR - Duration::from_millis(1)), Some(incarnation()));
         assert_eq!(state.fences.gone_lately("node-0", at + VALID_FOR), None);
         assert_eq!(state.fences.gone_lately("node-1", at), None);
     });

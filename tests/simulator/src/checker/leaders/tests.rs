@@ -35,8 +35,7 @@ fn sends(checker: &Arc<Checker>, caller: &str, version: &str) {
 
 /// The API server applies a write with one resourceVersion to an object with another.
 fn applies(checker: &Checker, named: &str, there: &str) {
-    let asked =
-        ApiRequest { body: node(named).to_string().into(), ..ApiRequest::new(ME, Method::PATCH, NODE) };
+    let asked = ApiRequest { body: node(named).to_string().into(), ..ApiRequest::new(ME, Method::PATCH, NODE) };
     checker.executed(&asked, 200, &[change("Node", "node-0", Some(node(there)), Some(node("9")))]);
 }
 
@@ -78,11 +77,9 @@ fn the_lease_is_not_released_while_a_write_is_under_way() {
 
 #[test]
 fn each_write_of_a_leader_is_checked_against_other_terms() {
-    for path in [
-        NODE,
-        "/apis/policy/v1/namespaces/d/poddisruptionbudgets/b/status",
-        "/apis/pod-safety.dev/v1/nodefences",
-    ] {
+    for path in
+        [NODE, "/apis/policy/v1/namespaces/d/poddisruptionbudgets/b/status", "/apis/pod-safety.dev/v1/nodefences"]
+    {
         let violations = broken(async |checker| {
             leads(checker, OTHER);
             leads(checker, ME);
@@ -118,8 +115,7 @@ fn a_late_write_carries_the_version_that_its_sender_read() {
 fn a_late_creation_is_protected_by_its_name() {
     let late = |metadata: Value| {
         broken(async move |checker| {
-            let (path, body) =
-                ("/apis/pod-safety.dev/v1/nodefences", json!({ "metadata": metadata }).to_string());
+            let (path, body) = ("/apis/pod-safety.dev/v1/nodefences", json!({ "metadata": metadata }).to_string());
             leads(checker, ME);
             drop(checker.sent(ME, &Method::POST, path, body.as_bytes()));
             seconds(30).await;

@@ -71,17 +71,14 @@ impl Node {
         let before = before.filter(|before| before.uid == uid);
         let conditions = node.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
         let condition = conditions.into_iter().find(|one| str_at(one, "/type") == "Ready");
-        let says =
-            |field: &str| condition.map(|condition| str_at(condition, field)).unwrap_or_default().to_owned();
+        let says = |field: &str| condition.map(|condition| str_at(condition, field)).unwrap_or_default().to_owned();
         let ready = says("/status");
         let since = before.filter(|before| before.ready == ready).map_or(now, |before| before.since);
         let taints = node.pointer("/spec/taints").and_then(Value::as_array).into_iter().flatten();
-        let ours =
-            taints.filter(|taint| is_of_loss(str_at(taint, "/key")) || str_at(taint, "/key") == SUSPECT);
+        let ours = taints.filter(|taint| is_of_loss(str_at(taint, "/key")) || str_at(taint, "/key") == SUSPECT);
         let taints = ours.map(|taint| {
             let text = |field: &str| str_at(taint, field).to_owned();
-            let mut new =
-                Taint { key: text("/key"), effect: text("/effect"), added: text("/timeAdded"), since: now };
+            let mut new = Taint { key: text("/key"), effect: text("/effect"), added: text("/timeAdded"), since: now };
             let mut known = before.into_iter().flat_map(|before| &before.taints);
             new.since = known.find(|known| known.is_same(&new)).map_or(now, |known| known.since);
             new
@@ -144,8 +141,7 @@ type Owed = (Duration, Invariant, String, &'static str);
 
 impl Nodes {
     pub(super) fn last_report(&self, node: &str) -> Duration {
-        let sign =
-            |sign| self.last_reports.get(&(node.to_owned(), sign)).map_or(Duration::ZERO, |(last, _)| *last);
+        let sign = |sign| self.last_reports.get(&(node.to_owned(), sign)).map_or(Duration::ZERO, |(last, _)| *last);
         sign(ReportKind::Renewal).max(sign(ReportKind::Report))
     }
 
@@ -173,8 +169,7 @@ impl Nodes {
             (None, Some((_, name))) => (name, ReportKind::Renewal),
             (None, None) => return,
         };
-        let last_report =
-            self.last_reports.get(&(name.to_owned(), sign)).map_or(Duration::ZERO, |(last, _)| *last);
+        let last_report = self.last_reports.get(&(name.to_owned(), sign)).map_or(Duration::ZERO, |(last, _)| *last);
         let reads = self.reads.entry((caller.to_owned(), name.to_owned(), sign)).or_default();
         reads.retain(|(at, _)| now.saturating_sub(*at) <= READ_LASTS);
         reads.push((now, last_report));
@@ -205,23 +200,16 @@ impl Nodes {
         let Some((from, Some(until))) = self.outage else { return };
         let back = until + return_interval(GRACE);
         if until.saturating_sub(from) >= OUTAGE && at < back {
-            let message =
-                format!("{message} after an outage of all API servers until {until:?}, and comes back");
+            let message = format!("{message} after an outage of all API servers until {until:?}, and comes back");
             self.doubted.insert(node.to_owned(), (back, message));
         }
     }
 
     /// Records a change of a Lease. Returns what it shows to be wrong with an earlier mark.
-    pub(super) fn observe_lease(
-        &mut self,
-        now: Duration,
-        node: &str,
-        change: &ObservedChange,
-    ) -> Option<String> {
+    pub(super) fn observe_lease(&mut self, now: Duration, node: &str, change: &ObservedChange) -> Option<String> {
         let after = change.after.as_deref()?;
-        let renewed = |lease: &Value| {
-            (str_at(lease, "/metadata/uid").to_owned(), str_at(lease, "/spec/renewTime").to_owned())
-        };
+        let renewed =
+            |lease: &Value| (str_at(lease, "/metadata/uid").to_owned(), str_at(lease, "/spec/renewTime").to_owned());
         if change.before.as_deref().is_some_and(|before| renewed(before) == renewed(after)) {
             return None;
         }
@@ -324,11 +312,7 @@ impl Nodes {
                         let turn = self.zones.get(&node.zone).copied().unwrap_or_default().max(node.since);
                         // A node that was lost with all others gets its time after the first of them reports again.
                         let back = self.resumed.max(listens) + BREAK + return_interval(GRACE);
-                        owes(
-                            (turn + TURN).max(back),
-                            Invariant::Lost,
-                            "is Unknown and not given up in its turn",
-                        );
+                        owes((turn + TURN).max(back), Invariant::Lost, "is Unknown and not given up in its turn");
                     }
                 }
                 ("True", false) if suspicion.is_none() => {

@@ -48,16 +48,11 @@ fn node(ready: &str, taints: &[(&str, &str, u64)]) -> Value {
 }
 
 fn changed(checker: &Checker, caller: &str, kind: &str, name: &str, before: Option<Value>, after: Value) {
-    checker.executed(
-        &ApiRequest::new(caller, Method::POST, "/"),
-        201,
-        &[change(kind, name, before, Some(after))],
-    );
+    checker.executed(&ApiRequest::new(caller, Method::POST, "/"), 201, &[change(kind, name, before, Some(after))]);
 }
 
 fn renews(checker: &Checker, name: &str) {
-    let lease =
-        json!({ "metadata": { "uid": name }, "spec": { "renewTime": format!("{:?}", checker.now()) } });
+    let lease = json!({ "metadata": { "uid": name }, "spec": { "renewTime": format!("{:?}", checker.now()) } });
     changed(checker, name, "Lease", &format!("kube-node-lease/{name}"), None, lease);
 }
 
@@ -66,9 +61,7 @@ fn writes(checker: &Checker, ready: &str, taints: &[(&str, &str, u64)]) {
 }
 
 fn reads(checker: &Checker) {
-    for path in
-        ["/api/v1/nodes/node-0", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/node-0"]
-    {
+    for path in ["/api/v1/nodes/node-0", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/node-0"] {
         checker.executed(&ApiRequest::new(ME, Method::GET, path), 200, &[]);
     }
 }

@@ -48,11 +48,7 @@ fn changed(checker: &Checker, kind: &str, name: &str, after: Value) {
 }
 
 fn changed_by(checker: &Checker, caller: &str, kind: &str, name: &str, after: Value) {
-    checker.executed(
-        &ApiRequest::new(caller, Method::POST, "/"),
-        201,
-        &[change(kind, name, None, Some(after))],
-    );
+    checker.executed(&ApiRequest::new(caller, Method::POST, "/"), 201, &[change(kind, name, None, Some(after))]);
 }
 
 fn read_node(checker: &Checker) {
@@ -60,16 +56,11 @@ fn read_node(checker: &Checker) {
 }
 
 fn request_with_body(checker: &Checker, method: Method, path: &str, body: &Value) {
-    checker.executed(
-        &ApiRequest { body: body.to_string().into(), ..ApiRequest::new(ME, method, path) },
-        200,
-        &[],
-    );
+    checker.executed(&ApiRequest { body: body.to_string().into(), ..ApiRequest::new(ME, method, path) }, 200, &[]);
 }
 
 fn marks(checker: &Checker) {
-    let condition =
-        json!({ "type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager" });
+    let condition = json!({ "type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager" });
     let body = json!({ "metadata": { "uid": "u1", "resourceVersion": "1" }, "status": { "conditions": [condition] } });
     request_with_body(checker, Method::PATCH, &format!("{POD}/status"), &body);
 }

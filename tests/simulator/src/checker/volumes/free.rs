@@ -39,18 +39,15 @@ impl Checker {
         let now = self.now();
         let mut state = self.state.lock();
         let mut wrong = Vec::new();
-        let is_volume_lease =
-            |lease: &&Arc<Value>| str_at(lease, "/metadata/namespace") == VOLUME_LEASE_NAMESPACE;
+        let is_volume_lease = |lease: &&Arc<Value>| str_at(lease, "/metadata/namespace") == VOLUME_LEASE_NAMESPACE;
         for lease in objects.leases.iter().filter(is_volume_lease) {
-            let (volume, Lease { holder, held, .. }) =
-                (str_at(lease, "/metadata/name"), Lease::from_object(lease));
+            let (volume, Lease { holder, held, .. }) = (str_at(lease, "/metadata/name"), Lease::from_object(lease));
             if state.owners.changed.get(volume).is_some_and(|at| now < *at + FOLLOWS) {
                 continue;
             }
             match holder {
                 Some(holder) => {
-                    let which: Vec<&Value> =
-                        named(objects.volumes, volume).into_iter().chain([&**lease]).collect();
+                    let which: Vec<&Value> = named(objects.volumes, volume).into_iter().chain([&**lease]).collect();
                     let shown = |reason: &str| holds.holds_volume(volume, &which, reason);
                     wrong.extend(state.check_holder(objects, volume, &holder, held, &shown));
                 }
@@ -82,11 +79,9 @@ impl State {
         held: bool,
         shown: &impl Fn(&str) -> bool,
     ) -> Vec<String> {
-        let uses =
-            |pod: &Arc<Value>| has_claim(pod, volume) && str_at(pod, "/spec/nodeName") == &*holder.node;
+        let uses = |pod: &Arc<Value>| has_claim(pod, volume) && str_at(pod, "/spec/nodeName") == &*holder.node;
         let identity = format!("default/{volume}");
-        let writes =
-            |process: &Process| belongs_to_holder(process, holder) && self.storage.holds(process, &identity);
+        let writes = |process: &Process| belongs_to_holder(process, holder) && self.storage.holds(process, &identity);
         let used = objects.pods.iter().any(uses) || self.processes.running().any(writes);
         let node = named(objects.nodes, &holder.node);
         // Where no UUID distinguishes boots, the UID of the Node must.
@@ -129,7 +124,6 @@ impl State {
         if !claims.iter().any(is_in_its_way) {
             return Some(format!("{name} waits behind the gate, and its volumes are free"));
         }
-        (!holds.holds_pod(pod, "WaitsForVolume"))
-            .then(|| format!("{name} waits behind the gate, and nobody is told"))
+        (!holds.holds_pod(pod, "WaitsForVolume")).then(|| format!("{name} waits behind the gate, and nobody is told"))
     }
 }

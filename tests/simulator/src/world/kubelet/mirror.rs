@@ -21,8 +21,7 @@ impl Kubelet {
     pub(super) async fn keep_mirror(self: Arc<Self>) {
         loop {
             self.env.sleep(POLL_INTERVAL).await;
-            let cached =
-                self.pods.lock().as_ref().map(|pods| pods.values().find(|pod| is_mirror(pod)).cloned());
+            let cached = self.pods.lock().as_ref().map(|pods| pods.values().find(|pod| is_mirror(pod)).cloned());
             match cached {
                 // It has received no pods yet.
                 None => {}

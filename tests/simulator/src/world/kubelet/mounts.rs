@@ -19,12 +19,10 @@ impl Kubelet {
             .into_iter()
             .flat_map(|(_, process)| self.world.checker.volumes_of(&process.identity));
         let pods = self.pods.lock();
-        let stays =
-            |pod: &&Arc<Value>| pod.pointer("/metadata/deletionTimestamp").is_none() && !is_ended(pod);
+        let stays = |pod: &&Arc<Value>| pod.pointer("/metadata/deletionTimestamp").is_none() && !is_ended(pod);
         let desired = pods.iter().flat_map(|pods| pods.values()).filter(stays);
         let desired = desired.flat_map(|pod| volumes_of(pod));
-        let mut volumes: Vec<String> =
-            used.chain(desired).map(|volume| self.world.reported(volume)).collect();
+        let mut volumes: Vec<String> = used.chain(desired).map(|volume| self.world.reported(volume)).collect();
         volumes.sort();
         volumes.dedup();
         volumes

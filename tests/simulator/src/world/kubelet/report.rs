@@ -67,11 +67,9 @@ impl Kubelet {
         let (status, reason, message) = match self.world.ailment_of(&self.node) {
             None => ("True", "KubeletReady", "kubelet is posting ready status"),
             Some(Ailment::Runtime) => ("False", "KubeletNotReady", "container runtime is down"),
-            Some(Ailment::Network) => (
-                "False",
-                "KubeletNotReady",
-                "container runtime network not ready: cni plugin not initialized",
-            ),
+            Some(Ailment::Network) => {
+                ("False", "KubeletNotReady", "container runtime network not ready: cni plugin not initialized")
+            }
         };
         if !self.is_listened_to() && self.renews_a_lease() {
             return json!([{ "type": "Ready", "status": status, "reason": reason, "message": message }]);

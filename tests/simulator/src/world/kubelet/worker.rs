@@ -66,8 +66,7 @@ impl Kubelet {
         }
         let now = format!("{:.0}", self.env.clock.wall());
         let inits = sidecar::statuses(pod, true, &now);
-        let waiting =
-            ContainerState::Waiting(if inits.is_some() { "PodInitializing" } else { "ContainerCreating" });
+        let waiting = ContainerState::Waiting(if inits.is_some() { "PodInitializing" } else { "ContainerCreating" });
         let mut status = json!({ "phase": "Pending", "observedGeneration": self.observed(pod), "startTime": now,
             "containerStatuses": statuses(waiting, waiting, &now) });
         if let Some(inits) = inits {
@@ -113,12 +112,7 @@ impl Kubelet {
 
     /// Restarts a container that crashed, or whose image was changed (`computePodActions`). `image`: the one with which
     /// it runs. Returns whether it restarted any.
-    pub(super) async fn restarts_containers(
-        &self,
-        uid: &str,
-        pod: &Value,
-        image: &mut Option<String>,
-    ) -> bool {
+    pub(super) async fn restarts_containers(&self, uid: &str, pod: &Value, image: &mut Option<String>) -> bool {
         let restart = self.world.restarts.lock().remove(uid);
         if let Some((why, seconds)) = restart {
             self.restart(pod, why, seconds).await;

@@ -50,11 +50,8 @@ impl Stage {
         let (sender, tell) = std::sync::mpsc::channel();
         let (own_stands, own_ends) = (Arc::clone(&stands), Arc::clone(&ends));
         let thread = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_time()
-                .start_paused(true)
-                .build()
-                .unwrap();
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
             let begin = async {
                 let env = paused::env(1);
                 let etcd = Etcd::new(Chance::new(7), &Kind::custom_resources(), env.clock.wall());
@@ -125,8 +122,7 @@ async fn furnish(server: &Arc<ApiServer>) {
         let runs = json!({ "status": { "phase": "Running", "podIP": "10.1.0.1", "containerStatuses": [{
             "name": "c", "image": "i", "imageID": "", "ready": true, "restartCount": 0,
             "state": { "running": {} } }] } });
-        uid = ask(server, Method::PATCH, &format!("{pods}/{name}/status"), &runs).await["metadata"]["uid"]
-            .take();
+        uid = ask(server, Method::PATCH, &format!("{pods}/{name}/status"), &runs).await["metadata"]["uid"].take();
     }
     let event = json!({ "metadata": { "name": "web-1.1" }, "type": "Warning", "reason": "Held",
         "message": "no proof that its processes ended", "count": 1,
@@ -143,8 +139,7 @@ async fn end_pods(server: Arc<ApiServer>, env: Env) {
         let pods = ask(&server, Method::GET, "/api/v1/namespaces/default/pods", &Value::Null).await;
         for pod in pods["items"].as_array().unwrap() {
             if pod["metadata"]["deletionTimestamp"].is_string() {
-                let path =
-                    format!("/api/v1/namespaces/default/pods/{}", pod["metadata"]["name"].as_str().unwrap());
+                let path = format!("/api/v1/namespaces/default/pods/{}", pod["metadata"]["name"].as_str().unwrap());
                 ask(&server, Method::DELETE, &path, &json!({ "gracePeriodSeconds": 0 })).await;
             }
         }

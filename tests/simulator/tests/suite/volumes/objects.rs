@@ -21,10 +21,8 @@ fn catches(plant: Plant, invariant: Invariant, plan: &Plan) {
 #[test]
 fn an_attacher_that_restarts_detaches_no_volume_from_lost_nodes() {
     for guarding in [GATED, OPEN] {
-        let mut faults = vec![
-            (BEGIN, Fault::CutNode { node: HOME, seconds: LONG }),
-            (BEGIN + 30, Fault::DeleteNode { node: HOME }),
-        ];
+        let mut faults =
+            vec![(BEGIN, Fault::CutNode { node: HOME, seconds: LONG }), (BEGIN + 30, Fault::DeleteNode { node: HOME })];
         faults.extend((0..3).map(|pod| (BEGIN + 32, Fault::ForceDelete { pod })));
         faults.push((BEGIN + 36, Fault::RestartAttacher));
         let outcome = well(&plan(guarding, None, faults));
@@ -51,10 +49,8 @@ fn an_attacher_that_restarts_among_healthy_nodes_continues() {
 /// Seed 20534: the rule treated it as an end when a machine was registered again under its running pods.
 #[test]
 fn bug_registering_a_machine_again_ends_no_incarnation() {
-    let faults = vec![
-        (BEGIN, Fault::KillKubelet { node: HOME, seconds: 20 }),
-        (BEGIN + 5, Fault::DeleteNode { node: HOME }),
-    ];
+    let faults =
+        vec![(BEGIN, Fault::KillKubelet { node: HOME, seconds: 20 }), (BEGIN + 5, Fault::DeleteNode { node: HOME })];
     let outcome = well(&plan(GATED, None, faults));
     assert!(seen(&outcome, "a volume's node was registered anew") > 0, "{:#?}", outcome.timeline);
 }
@@ -68,15 +64,12 @@ fn bug_seed_121322_a_deleted_attachment_is_attached_again() {
 /// Its claim is in use, so it is only marked: the pod goes, then the claim, then the volume.
 #[test]
 fn a_recreated_volume_waits_for_its_user() {
-    let faults =
-        vec![(BEGIN, Fault::RenewVolume { pod: 0, force: false }), (BEGIN + 20, Fault::DeletePod { pod: 0 })];
+    let faults = vec![(BEGIN, Fault::RenewVolume { pod: 0, force: false }), (BEGIN + 20, Fault::DeletePod { pod: 0 })];
     for guarding in [GATED, OPEN] {
         let outcome = well(&plan(guarding, None, faults.clone()));
         let first = |words: &[&str]| told(&outcome, words).first().copied().unwrap_or(u64::MAX);
-        let (claim, volume) = (
-            first(&["PersistentVolumeClaim default/data-0 is gone"]),
-            first(&["PersistentVolume data-0 is gone"]),
-        );
+        let (claim, volume) =
+            (first(&["PersistentVolumeClaim default/data-0 is gone"]), first(&["PersistentVolume data-0 is gone"]));
         assert!(BEGIN + 20 < claim && claim <= volume && volume < u64::MAX, "{:#?}", outcome.timeline);
         assert_eq!(seen(&outcome, "a volume was made anew under its name"), 1);
         assert_eq!(seen(&outcome, "a volume was taken"), 4);
@@ -109,12 +102,7 @@ fn an_ephemeral_volume_and_its_lease_are_deleted_with_their_pod() {
         let brief = plan(guarding, None, (0..2).map(|number| (BEGIN, Fault::MakeBrief { number })).collect());
         let outcome = well(&brief);
         assert_eq!(told(&outcome, &["process of default/brief-", "starts"]).len(), 2);
-        assert_eq!(
-            seen(&outcome, "the Lease of a volume that is gone was forgotten"),
-            2,
-            "{:#?}",
-            outcome.timeline
-        );
+        assert_eq!(seen(&outcome, "the Lease of a volume that is gone was forgotten"), 2, "{:#?}", outcome.timeline);
         assert!(told(&outcome, &["PersistentVolume brief-0-data is gone"]).len() == 1);
         catches(Plant::NeverForgets, Invariant::Free, &brief);
     }
@@ -133,10 +121,7 @@ fn a_read_write_once_pod_volume_is_mounted_by_one_pod() {
         assert_eq!(starts(&well(&faults(true))), 0, "{guarding:?}");
         if guarding.gate {
             let shared = well(&faults(false));
-            assert_eq!(
-                (starts(&shared), seen(&shared, "a pod was sent to the node that has its volume")),
-                (1, 1)
-            );
+            assert_eq!((starts(&shared), seen(&shared, "a pod was sent to the node that has its volume")), (1, 1));
             catches(Plant::SharesAnyway, Invariant::Owner, &faults(true));
         }
     }
@@ -144,10 +129,8 @@ fn a_read_write_once_pod_volume_is_mounted_by_one_pod() {
 
 #[test]
 fn opening_the_gate_too_soon_is_detected() {
-    let faults = vec![
-        (BEGIN, Fault::CutNode { node: HOME, seconds: LONG }),
-        (BEGIN + 60, Fault::ForceDelete { pod: 0 }),
-    ];
+    let faults =
+        vec![(BEGIN, Fault::CutNode { node: HOME, seconds: LONG }), (BEGIN + 60, Fault::ForceDelete { pod: 0 })];
     catches(Plant::OpensTheGate, Invariant::Owner, &plan(GATED, None, faults));
 }
 
@@ -207,8 +190,7 @@ fn race(seed: u64, guarding: Guarding, us: Us, forced_before: u64) -> (bool, boo
     let storage = outcome.violations.iter().any(|violation| violation.invariant == Invariant::Storage);
     assert_eq!(storage, !outcome.violations.is_empty(), "{}", report(&plan, &outcome));
     // Drawn worlds contain that, too: the checker excuses the acts of a person while no process under test leads.
-    let excused =
-        outcome.probes.contains_key("limit: a person detached by force, and no process of ours was there");
+    let excused = outcome.probes.contains_key("limit: a person detached by force, and no process of ours was there");
     let storage = storage || excused;
     // Later the node is fenced, and a detachment after that is right.
     let torn = told(&outcome, &["is detached by force from node-1"]);

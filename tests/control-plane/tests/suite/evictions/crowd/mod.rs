@@ -33,8 +33,7 @@ impl Crowd {
         owner: OwnerReference,
         replicas: usize,
     ) -> Self {
-        let crowd =
-            Self { namespace, api: api.clone(), owner, replicas: Cell::new(replicas), created: Cell::new(0) };
+        let crowd = Self { namespace, api: api.clone(), owner, replicas: Cell::new(replicas), created: Cell::new(0) };
         for _ in 0..replicas {
             crowd.create(true).await;
         }
@@ -105,8 +104,7 @@ fn readiness(ready: bool) -> PodStatus {
 /// Whether the pod is ready and not being deleted.
 fn healthy(pod: &Pod) -> bool {
     let conditions = pod.status.iter().filter_map(|status| status.conditions.as_ref()).flatten();
-    let ready =
-        conditions.filter(|condition| condition.type_ == "Ready").any(|condition| condition.status == "True");
+    let ready = conditions.filter(|condition| condition.type_ == "Ready").any(|condition| condition.status == "True");
     ready && pod.metadata.deletion_timestamp.is_none()
 }
 
@@ -126,16 +124,9 @@ impl<'a> HealthWatch<'a> {
     pub(crate) async fn start(crowd: &'a Crowd) -> Self {
         let pods = Api::<Pod>::namespaced(crowd.api.clone(), crowd.namespace);
         let list = pods.list(&ListParams::default()).await.unwrap();
-        let initial =
-            list.items.iter().map(|pod| (pod.metadata.name.clone().unwrap(), healthy(pod))).collect();
+        let initial = list.items.iter().map(|pod| (pod.metadata.name.clone().unwrap(), healthy(pod))).collect();
         let version = list.metadata.resource_version.unwrap();
-        Self {
-            crowd,
-            version,
-            pods: RefCell::new(initial),
-            lost: RefCell::default(),
-            ends: RefCell::default(),
-        }
+        Self { crowd, version, pods: RefCell::new(initial), lost: RefCell::default(), ends: RefCell::default() }
     }
 
     /// Watches indefinitely.

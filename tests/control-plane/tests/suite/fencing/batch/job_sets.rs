@@ -55,8 +55,7 @@ async fn find(plane: &ControlPlane, name: &str) -> Value {
 /// Its reconciler at each change of a Job: the failure policy (`executeFailurePolicy`), and the end of a JobSet.
 pub(super) async fn reconcile(plane: &ControlPlane, name: &str) {
     let jobs = Api::<Job>::namespaced(plane.admin(), NAMESPACE);
-    let owned =
-        jobs.list(&ListParams::default().labels(&format!("{PREFIX}/jobset-name={name}"))).await.unwrap();
+    let owned = jobs.list(&ListParams::default().labels(&format!("{PREFIX}/jobset-name={name}"))).await.unwrap();
     let failed = |job: &&Job| {
         let conditions = job.status.as_ref().and_then(|status| status.conditions.as_ref());
         conditions.into_iter().flatten().any(|one| one.type_ == "Failed" && one.status == "True")
@@ -67,25 +66,13 @@ pub(super) async fn reconcile(plane: &ControlPlane, name: &str) {
         return;
     }
     assert_eq!(object["spec"]["failurePolicy"]["maxRestarts"], 0, "a restart is not played");
-    let message = format!(
-        "jobset failed due to reaching max number of restarts (first failed job: {})",
-        first.name_any()
-    );
+    let message =
+        format!("jobset failed due to reaching max number of restarts (first failed job: {})", first.name_any());
     let condition = json!({ "type": "Failed", "status": "True", "reason": "ReachedMaxRestarts", "message": message,
         "lastTransitionTime": Timestamp::now().to_string() });
     let status = json!({ "status": { "terminalState": "Failed", "conditions": [condition] } }).to_string();
     plane
-        .kubectl(&[
-            "patch",
-            KIND,
-            name,
-            "-n",
-            NAMESPACE,
-            "--subresource=status",
-            "--type=merge",
-            "-p",
-            &status,
-        ])
+        .kubectl(&["patch", KIND, name, "-n", NAMESPACE, "--subresource=status", "--type=merge", "-p", &status])
         .await
         .unwrap()
         .text()

@@ -45,13 +45,13 @@ impl Kueue {
         let kubeconfig = plane.service_account("kueue-system", "kueue-controller-manager").await.unwrap();
         let (name, group) = ("kueue-manager-role", "rbac.authorization.k8s.io");
         let of_it = |kind: &str, with: &Value| {
-            let mut object =
-                json!({ "apiVersion": format!("{group}/v1"), "kind": kind, "metadata": { "name": name } });
+            let mut object = json!({ "apiVersion": format!("{group}/v1"), "kind": kind, "metadata": { "name": name } });
             object.as_object_mut().unwrap().extend(with.as_object().unwrap().clone());
             object
         };
         apply(plane, &of_it("ClusterRole", &json!({ "rules": rules }))).await;
-        let who = json!([{ "kind": "ServiceAccount", "name": "kueue-controller-manager", "namespace": "kueue-system" }]);
+        let who =
+            json!([{ "kind": "ServiceAccount", "name": "kueue-controller-manager", "namespace": "kueue-system" }]);
         let role = json!({ "apiGroup": group, "kind": "ClusterRole", "name": name });
         apply(plane, &of_it("ClusterRoleBinding", &json!({ "roleRef": role, "subjects": who }))).await;
         let flavor = json!({ "name": "default", "resources": [{ "name": "cpu", "nominalQuota": "9" }] });
@@ -62,8 +62,7 @@ impl Kueue {
             ("LocalQueue", Some(NAMESPACE), json!({ "clusterQueue": "default" })),
         ] {
             let metadata = json!({ "name": "default", "namespace": namespace });
-            apply(plane, &json!({ "apiVersion": VERSION, "kind": kind, "metadata": metadata, "spec": spec }))
-                .await;
+            apply(plane, &json!({ "apiVersion": VERSION, "kind": kind, "metadata": metadata, "spec": spec })).await;
         }
         Self { api: plane.client(&kubeconfig).await.unwrap() }
     }
@@ -89,8 +88,7 @@ impl Kueue {
         workload.metadata.labels = Some([("kueue.x-k8s.io/job-uid".to_owned(), uid)].into());
         workload.metadata.finalizers = Some(vec!["kueue.x-k8s.io/resource-in-use".to_owned()]);
         workload.metadata.owner_references = Some(vec![serde_json::from_value(owner).unwrap()]);
-        let set =
-            json!({ "name": "main", "count": 1, "template": { "spec": job.spec.unwrap().template.spec } });
+        let set = json!({ "name": "main", "count": 1, "template": { "spec": job.spec.unwrap().template.spec } });
         workload.data = json!({ "spec": { "queueName": "default", "active": true, "podSets": [set] } });
         self.workloads().create(&PostParams::default(), &workload).await.unwrap();
         self.reserves(name).await;
@@ -99,7 +97,8 @@ impl Kueue {
 
     /// Its scheduler reserves quota.
     pub(super) async fn reserves(&self, name: &str) {
-        let assigned = json!({ "name": "main", "count": 1, "flavors": { "cpu": "default" }, "resourceUsage": { "cpu": CPU } });
+        let assigned =
+            json!({ "name": "main", "count": 1, "flavors": { "cpu": "default" }, "resourceUsage": { "cpu": CPU } });
         let admission = json!({ "clusterQueue": "default", "podSetAssignments": [assigned] });
         let reserved = [("QuotaReserved", true), ("Admitted", true), ("Evicted", false)];
         self.set_conditions(name, &reserved, &admission).await;
@@ -121,9 +120,7 @@ impl Kueue {
         let workload = self.status(name).await;
         let job = self.jobs().get(name).await.unwrap();
         let status = job.status.unwrap_or_default();
-        let is = |kind: &str| {
-            status.conditions.iter().flatten().any(|one| one.type_ == kind && one.status == "True")
-        };
+        let is = |kind: &str| status.conditions.iter().flatten().any(|one| one.type_ == kind && one.status == "True");
         if is("Complete") || is("Failed") {
             self.set_conditions(name, &[("Finished", true)], &workload["admission"]).await;
         } else if holds(&workload, "Evicted") {
@@ -139,8 +136,7 @@ impl Kueue {
 
     /// `Stop`
     async fn stops(&self, name: &str) {
-        let suspend =
-            json!({ "spec": { "suspend": true }, "metadata": { "annotations": { STOPPING: "true" } } });
+        let suspend = json!({ "spec": { "suspend": true }, "metadata": { "annotations": { STOPPING: "true" } } });
         self.change(name, &suspend).await;
         let start = Patch::Merge(json!({ "status": { "startTime": null } }));
         self.jobs().patch_status(name, &PatchParams::default(), &start).await.unwrap();
@@ -185,9 +181,7 @@ impl Kueue {
         }));
         let patch = json!({ "metadata": { "resourceVersion": current.metadata.resource_version },
             "status": { "phase": "Failed", "conditions": conditions } });
-        self.pods()
-            .patch_status(pod, &PatchParams { dry_run, ..PatchParams::default() }, &Patch::Merge(patch))
-            .await
+        self.pods().patch_status(pod, &PatchParams { dry_run, ..PatchParams::default() }, &Patch::Merge(patch)).await
     }
 
     /// Its second request, which it sends when the first one succeeded.

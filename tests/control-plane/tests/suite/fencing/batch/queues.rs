@@ -111,8 +111,7 @@ async fn attack_a_timer_calls_a_pod_failed_and_its_job_starts_another(
 ) {
     kueue.calls_failed(pod, false).await.unwrap();
     fixture.until_runs(job, |node| node != SWITCHED).await;
-    let names: BTreeSet<_> =
-        fixture.pods(job).await.into_iter().filter_map(|pod| pod.metadata.name).collect();
+    let names: BTreeSet<_> = fixture.pods(job).await.into_iter().filter_map(|pod| pod.metadata.name).collect();
     assert!(names.len() == 2 && names.contains(pod), "the second one beside the first: {names:?}");
     assert!(fixture.switched.has_power(), "whose containers run");
 }

@@ -9,16 +9,16 @@ const STATUS: &str = "/api/v1/namespaces/shop/pods/db-0/status";
 const PODS_THERE: &str = "/api/v1/namespaces/shop/pods?fieldSelector=spec.nodeName%3Dw1";
 const CLAIM: &str = "/apis/karpenter.sh/v1/nodeclaims/default-x7";
 const MACHINE: &str = "/apis/machine.openshift.io/v1beta1/namespaces/pod-safety/machines/worker-a";
-const FAR: &str =
-    "/apis/fence-agents-remediation.medik8s.io/v1alpha1/namespaces/pod-safety/fenceagentsremediations/w1";
-const FAR_STATUS: &str = "/apis/fence-agents-remediation.medik8s.io/v1alpha1/namespaces/pod-safety/fenceagentsremediations/w1/status";
-const SNR: &str =
-    "/apis/self-node-remediation.medik8s.io/v1alpha1/namespaces/pod-safety/selfnoderemediations/w1";
+const FAR: &str = "/apis/fence-agents-remediation.medik8s.io/v1alpha1/namespaces/pod-safety/fenceagentsremediations/w1";
+const FAR_STATUS: &str =
+    "/apis/fence-agents-remediation.medik8s.io/v1alpha1/namespaces/pod-safety/fenceagentsremediations/w1/status";
+const SNR: &str = "/apis/self-node-remediation.medik8s.io/v1alpha1/namespaces/pod-safety/selfnoderemediations/w1";
 const SNR_STATUS: &str =
     "/apis/self-node-remediation.medik8s.io/v1alpha1/namespaces/pod-safety/selfnoderemediations/w1/status";
 const SBR: &str =
     "/apis/storage-based-remediation.medik8s.io/v1alpha1/namespaces/pod-safety/storagebasedremediations/w1";
-const SBR_STATUS: &str = "/apis/storage-based-remediation.medik8s.io/v1alpha1/namespaces/pod-safety/storagebasedremediations/w1/status";
+const SBR_STATUS: &str =
+    "/apis/storage-based-remediation.medik8s.io/v1alpha1/namespaces/pod-safety/storagebasedremediations/w1/status";
 
 const NOTHING: &str = "";
 /// Each controller reads the pod before it deletes it, so the request has the UID.
@@ -101,12 +101,7 @@ pub(super) struct Row {
 }
 
 impl Row {
-    const fn new(
-        name: &'static str,
-        account: &'static str,
-        source: &'static str,
-        script: &'static [Step],
-    ) -> Self {
+    const fn new(name: &'static str, account: &'static str, source: &'static str, script: &'static [Step]) -> Self {
         let (set, flags, proof, reason) = ("", &[], Proof::Switch, SWITCHED_OFF);
         Self { name, account, source, set, flags, proof, reason, script }
     }

@@ -73,12 +73,7 @@ pub(super) struct Guarded {
 
 impl Guarded {
     /// Its tasks run until `tasks` are dropped. Its files are in `folder`.
-    pub(super) async fn start(
-        plane: &ControlPlane,
-        name: &str,
-        folder: &Path,
-        tasks: &mut JoinSet<()>,
-    ) -> Arc<Self> {
+    pub(super) async fn start(plane: &ControlPlane, name: &str, folder: &Path, tasks: &mut JoinSet<()>) -> Arc<Self> {
         let (powered, closed) = (Arc::new(AtomicBool::new(true)), folder.join("run/closed"));
         let power = Arc::clone(&powered);
         // Its kubelet does nothing while the machine has no power.

@@ -64,15 +64,9 @@ pub(crate) async fn fixture_on(options: Options, more: &str, set: &str) -> Fixtu
     let set = format!(
         "--set=controllers.volumeGuard.enabled=true,admissionPolicies.exemptUsers={{{EXEMPT}}},admissionPolicies.nodeDeleters={{cloud-controller-manager,karpenter,user:{DELETER}}},admissionPolicies.outOfServiceTainters={{user:{TAINTER}}},controllers.podGc.trustOutOfServiceTaint=true,{set}"
     );
-    let install = [
-        "install",
-        "pod-safety",
-        chart().to_str().unwrap(),
-        "--namespace=pod-safety",
-        "--create-namespace",
-        &set,
-    ]
-    .map(str::to_owned);
+    let install =
+        ["install", "pod-safety", chart().to_str().unwrap(), "--namespace=pod-safety", "--create-namespace", &set]
+            .map(str::to_owned);
     plane.helm(&install.each_ref().map(String::as_str)).await.unwrap().text().unwrap();
     let fixture = Fixture { plane };
     let kinds = "pods,pods/status,pods/eviction,pods/ephemeralcontainers,pods/resize,nodes,nodes/status,volumeattachments.storage.k8s.io,volumeattachments.storage.k8s.io/status,statefulsets.apps,fenceevidences.pod-safety.dev,fenceevidences.pod-safety.dev/status,nodefences.pod-safety.dev,nodefences.pod-safety.dev/status,fencedevices.pod-safety.dev,fencedevices.pod-safety.dev/status,podsafetyremediations.pod-safety.dev,podsafetyremediations.pod-safety.dev/status";
@@ -81,18 +75,13 @@ pub(crate) async fn fixture_on(options: Options, more: &str, set: &str) -> Fixtu
     fixture.expect(&["create", "clusterrole", "careless", verbs, "--resource", kinds]).await;
     for user in USERS {
         let name = user.replace(':', "-");
-        fixture
-            .expect(&["create", "clusterrolebinding", &name, "--clusterrole=careless", "--user", user])
-            .await;
+        fixture.expect(&["create", "clusterrolebinding", &name, "--clusterrole=careless", "--user", user]).await;
     }
-    let may =
-        ["create", "clusterrolebinding", "may", "--clusterrole=pod-safety-break-glass", "--user", OPERATOR];
+    let may = ["create", "clusterrolebinding", "may", "--clusterrole=pod-safety-break-glass", "--user", OPERATOR];
     fixture.expect(&may).await;
     let all = ["create", "clusterrole", "wild", "--verb=*", "--resource", kinds];
     fixture.expect(&all).await;
-    fixture
-        .expect(&["create", "clusterrolebinding", "wild", "--clusterrole=wild", "--user", ALL_VERBS])
-        .await;
+    fixture.expect(&["create", "clusterrolebinding", "wild", "--clusterrole=wild", "--user", ALL_VERBS]).await;
     fixture
 }
 
@@ -140,7 +129,10 @@ impl Fixture {
 
     pub(crate) async fn node(&self, name: &str, ready: Option<&str>, reason: Option<&str>) {
         let annotations = reason.map_or_else(|| json!({}), |reason| json!({ REASON: reason }));
-        self.make(&json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": name, "annotations": annotations } })).await;
+        self.make(
+            &json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": name, "annotations": annotations } }),
+        )
+        .await;
         if let Some(ready) = ready {
             // As the agent of a virtual node, which is exempt: for other nodes only the kubelet may set Ready.
             self.calls(EXEMPT, name, ready).await.text().unwrap();
