@@ -463,14 +463,10 @@ impl<'a> View<'a> {
     /// The minimum evidence for the node of this name, as far as its labels are known.
     #[must_use]
     pub fn minimum_evidence_of_node(&self, node: &str) -> Grade {
-        let details = match self.node(node) {
-            Lookup::Known(node) => node.details.as_ref(),
-            Lookup::Absent | Lookup::Unknown(_) => None,
-        };
-        details.map_or_else(
-            || self.minimum_evidence(&Default::default()),
-            |details| self.minimum_evidence(&details.labels),
-        )
+        if let Lookup::Known(Node { details: Some(details), .. }) = self.node(node) {
+            return self.minimum_evidence(&details.labels);
+        }
+        self.minimum_evidence(&Default::default())
     }
 
     /// The minimum evidence of this policy. While any policy cannot be read it is the strictest one, as the

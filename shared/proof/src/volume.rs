@@ -15,21 +15,21 @@ use crate::facts::{DeviceCheck, EvidenceRead, NodeRead, QuorumRead};
 use crate::holds::EvidenceDefect;
 use crate::judge::{NodeEvidence, fencing_kind};
 
-/// What was read about the holder of a volume, for each [`ReleaseBasis`].
+/// What was read about the holder of a volume, for each [`RevocationBasis`].
 #[derive(Debug)]
 pub enum HolderFacts<'a> {
-    /// For [`ReleaseBasis::Evidence`]: the evidence about the node.
+    /// For [`RevocationBasis::Evidence`]: the evidence about the node.
     Fenced(&'a NodeEvidence),
-    /// For [`ReleaseBasis::NodeGone`]: the evidence about the node, and whether a pod that its kubelet may run can still
+    /// For [`RevocationBasis::NodeGone`]: the evidence about the node, and whether a pod that its kubelet may run can still
     /// use the volume.
     Gone(&'a NodeEvidence, /* is_used */ bool),
-    /// For [`ReleaseBasis::Rebooted`]: the node.
+    /// For [`RevocationBasis::Rebooted`]: the node.
     Rebooted(&'a QuorumRead),
-    /// For [`ReleaseBasis::Replaced`]: the FenceEvidence, the node, and the weakest grade that its FencePolicy accepts.
+    /// For [`RevocationBasis::Replaced`]: the FenceEvidence, the node, and the weakest grade that its FencePolicy accepts.
     Replaced(&'a EvidenceRead, &'a QuorumRead, Grade),
-    /// For [`ReleaseBasis::Detached`]: the attachments.
+    /// For [`RevocationBasis::Detached`]: the attachments.
     Detached(&'a Detachment),
-    /// For [`ReleaseBasis::Storage`]: the FenceEvidence, what its devices report now, the CSI driver of the volume, and the
+    /// For [`RevocationBasis::Storage`]: the FenceEvidence, what its devices report now, the CSI driver of the volume, and the
     /// node.
     Storage(&'a EvidenceRead, DeviceCheck, Option<&'a str>, &'a QuorumRead),
 }

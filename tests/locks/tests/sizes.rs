@@ -134,8 +134,16 @@ fn skip_item<'a>(lines: &mut impl Iterator<Item = &'a str>) {
 
 fn is_product(source: &&Source) -> bool {
     let name = source.path.rsplit('/').next().unwrap_or_default();
-    let tests =
-        ["tests.rs", "fuzz.rs", "testing.rs", "scripted.rs", "staged.rs", "by_hand.rs", "recorded.rs", "hostile.rs"];
+    let tests = [
+        "tests.rs",
+        "fuzz.rs",
+        "testing.rs",
+        "test_session.rs",
+        "fixture.rs",
+        "test_util.rs",
+        "recorded.rs",
+        "untrusted_text.rs",
+    ];
     let folders = ["/tests/", "/testing/", "/testdata/"];
     !tests.contains(&name) && !folders.iter().any(|folder| source.path.contains(folder))
 }
