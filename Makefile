@@ -88,6 +88,7 @@ test-nodes-all: install ## every scenario three ways, then faults by chance; wri
 	@./tests/real-nodes/scripts/tools.sh >/dev/null; \
 	cargo run --quiet --locked --profile test -p pod-safety-real-nodes -- --helm; \
 	cargo run --quiet --locked --profile test -p pod-safety-real-nodes -- --hollow; \
+	cargo run --quiet --locked --profile test -p pod-safety-real-nodes -- --requests; \
 	cargo run --quiet --locked --profile test -p pod-safety-real-nodes -- --rounds $(or $(ROUNDS),50) --seed $(or $(SEED),1) --table tests/records/real-nodes.md; \
 	tests/records/write.sh test-nodes-all outcome=passed seconds=$$SECONDS kubernetes=$(KUBERNETES_VERSION) figure="rounds by chance: $(or $(ROUNDS),50), seed $(or $(SEED),1)"
 
@@ -104,7 +105,7 @@ fuzz: ## each fuzz target under libFuzzer for its share of MINUTES (10); ONLY=WO
 # FILES and SHARD=K/N take a part; only the whole of it writes the tables anew.
 MUTATED := shared/proof/** shared/src/authority/** shared/fence/src/** shared/leader/src/** shared/cache/src/** shared/client/src/** \
 	controllers/pod-gc/src/** controllers/disruption/src/** controllers/node-lifecycle/src/** controllers/taint-eviction/src/** \
-	controllers/fencing/src/** controllers/volume-guard/src/** controllers/drain/src/**
+	controllers/fencing/src/** controllers/volume-guard/src/** controllers/eviction/src/** controllers/drain/src/**
 mutants: ## changes in the code that safety rests on which no unit test notices
 	@[ -x .cache/bin/cargo-mutants ] || cargo install --quiet --debug --locked --version 27.1.0 --root .cache cargo-mutants
 	@mkdir -p $(TARGET)/mutants

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::*;
 
 mod kubectl;
+mod requested;
 mod room;
 mod turns;
 

@@ -39,7 +39,7 @@ use crate::list::Mutant;
 const MARK: &str = "<!-- made by make mutants -->\n";
 
 /// Each package with its folder. Packages later in the list use earlier ones, so their tests may catch what a package's own tests miss.
-pub(crate) static USERS: [Package; 16] = [
+pub(crate) static USERS: [Package; 17] = [
     ("pod-safety-proof", "shared/proof"),
     ("pod-safety-client", "shared/client"),
     ("pod-safety-cache", "shared/cache"),
@@ -52,6 +52,7 @@ pub(crate) static USERS: [Package; 16] = [
     ("pod-safety-taint-eviction", "controllers/taint-eviction"),
     ("pod-safety-fencing", "controllers/fencing"),
     ("pod-safety-volume-guard", "controllers/volume-guard"),
+    ("pod-safety-eviction", "controllers/eviction"),
     ("pod-safety-explain", "controllers/explain"),
     ("pod-safety-drain", "controllers/drain"),
     ("pod-safety-process", "controllers/process"),

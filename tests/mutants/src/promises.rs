@@ -251,12 +251,13 @@ mod tests {
     use super::*;
 
     /// Pages with promises.
-    const PAGES: [&str; 12] = [
+    const PAGES: [&str; 13] = [
         "README.md",
         "SECURITY.md",
         "docs/admission.md",
         "docs/commands.md",
         "docs/disruption.md",
+        "docs/eviction.md",
         "docs/fencing.md",
         "docs/node-lifecycle.md",
         "docs/proof.md",

@@ -192,3 +192,34 @@ fn pods_of_one_budget_are_evicted_one_after_another() {
     }
     assert!(describe(&decide_at(&world, 9)).iter().any(|word| word.starts_with("evict")));
 }
+
+/// Turns begin at different times, which say more than UIDs. A pod that terminates is no longer waited for.
+#[test]
+fn pods_of_one_budget_go_in_the_order_of_their_turns_without_terminating_pods() {
+    let objects = |began| {
+        vec![member("p"), member("a"), allows(1), asks_for("p"), asks_for("a"), of_pod("p", began), of_pod("a", 9)]
+    };
+    let evicts = |objects: &[(Kind, Obj)]| {
+        describe(&decide_at(&world(objects), 20)).iter().any(|word| word.starts_with("evict"))
+    };
+    assert!(evicts(&objects(1)), "it began before the other one");
+    assert!(!evicts(&objects(10)), "the other one began before it");
+    let mut terminating = objects(10);
+    terminating[1].1 = member("a").1.terminating();
+    assert!(evicts(&terminating), "the other one terminates");
+}
+
+/// The API server evicts pods that are not Ready although their budget allows no disruption.
+#[test]
+fn an_eviction_is_tried_although_its_budget_allows_no_disruption() {
+    let objects = [member("p"), allows(0), request_object(), (Kind::Evictions, turn())];
+    assert!(describe(&decide_at(&world(&objects), 1)).contains(&"evict, attempt 1".to_owned()));
+}
+
+#[test]
+fn a_new_message_is_reported_after_twenty_seconds() {
+    let before = with_message("the API server accepted the eviction: the pod has 30s to terminate", 60);
+    for (second, reports) in [(79, 0), (80, 1)] {
+        assert_eq!(acts(pod("p").terminating(), before.clone(), second).len(), reports, "{second}");
+    }
+}

@@ -81,3 +81,52 @@ fn the_key_of_a_node_decides_for_its_pods() {
     let decision = decide(&Key::Node("n".into()), &world.read().view(), at(1));
     assert!(describe(&decision).iter().any(|word| word.contains("node n reports")), "{decision:?}");
 }
+
+#[test]
+fn the_responder_reports_no_dry_run_and_no_incident_that_is_over() {
+    let policy = named("p").set("/spec", json!({ "levels": [] }));
+    let waits = "node n does not report: FencePolicy p fences it";
+    for (sentence, fence) in
+        [("a dry run", fence("Fencing").set("/spec/dryRun", json!(true))), ("it is over", fence("Done"))]
+    {
+        let world = scene(Some(lost()), &[fence], std::slice::from_ref(&policy));
+        compare(vec![(sentence, world, 1, waits, false)]);
+    }
+}
+
+/// Its own heartbeats do not extend the ten minutes.
+#[test]
+fn ten_minutes_without_an_incident_count_from_the_start_of_the_turn() {
+    let policy = named("p").set("/spec", json!({ "levels": [] }));
+    let reported = || {
+        let world = scene(Some(lost()), &[], std::slice::from_ref(&policy));
+        let turn = active_eviction(&[(LOST_NODE_RESPONDER, 20_000, "Active"), (EVICTOR, 100, "Inactive")]);
+        world.apply(Kind::Evictions, &reports(turn, 0, "heartbeatTime", &json!(timestamp(400))), at(400));
+        world
+    };
+    let waits = "node n does not report: FencePolicy p fences it";
+    let late = "node n does not report, and its fencing by FencePolicy p has not begun: a person is needed";
+    compare(vec![("in time", reported(), 599, waits, false), ("too late", reported(), 600, late, true)]);
+}
+
+/// NodeFences are stale: it is not known whether the node is fenced.
+#[test]
+fn the_responder_is_completed_when_the_state_of_fencing_is_unknown() {
+    let world = scene(Some(lost()), &[fence("Fencing")], &[]);
+    let others: Vec<Kind> =
+        crate::decide::WATCHED_KINDS.iter().copied().filter(|kind| *kind != Kind::NodeFences).collect();
+    world.confirm_kinds(&others, at(200));
+    world.set_wall_time(START_SECONDS + 200, at(200));
+    let decision = decide(&Key::Target(target()), &world.read().view(), at(200));
+    let writes = describe(&decision);
+    let expected = "\"node n does not report, and the state of fencing is not known\" and is done";
+    assert!(writes.iter().any(|write| write.ends_with(expected)), "{writes:?}");
+}
+
+/// The pod is gone, which it is only with evidence: its turn counts as completed, not as interrupted.
+#[test]
+fn the_responder_is_completed_when_the_pod_is_gone() {
+    let world = scene(Some(lost()), &[fence("Fenced")], &[]);
+    world.remove(Kind::Pods, "uid-p", at(2));
+    compare(vec![("gone", world, 2, "the pod does not exist any more", true)]);
+}

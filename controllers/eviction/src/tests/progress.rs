@@ -75,7 +75,7 @@ fn a_deadline_expires_by_our_own_clock_too() {
 /// seconds all are passed over: a pod with responders that protect it is evicted at once.
 #[test]
 fn attack_a_tenant_that_reports_for_responders_before_their_turn_stops_the_chain() {
-    for field in ["completionTime", "startTime", "heartbeatTime"] {
+    for field in ["completionTime", "startTime", "heartbeatTime", "expectedCompletionTime"] {
         let forged = reports(three(["Active", "Inactive", "Inactive"]), 1, field, &json!(timestamp(0)));
         let forged = reports(forged, 0, "completionTime", &json!(timestamp(0)));
         let objects = [running_pod(), request_object(), (Kind::Evictions, forged.clone())];

@@ -202,3 +202,28 @@ fn nothing_is_written_where_another_controller_writes_states() {
         assert_eq!((held(&decision), describe(&decision).is_empty()), (reasons, writes == 0), "{manager}");
     }
 }
+
+/// Another client may create an Eviction of a pod in a gang, and a pod of a gang may have had one.
+#[test]
+fn a_request_for_a_pod_of_a_gang_is_refused_beside_an_eviction_too() {
+    let gang = || (Kind::Pods, pod("p").set("/spec/schedulingGroup", json!({ "podGroupName": "g" })));
+    let active = || active_eviction(&[(EVICTOR, 100, "Active")]);
+    let failed = active().verdict("Failed", "True", "CanceledDueToNoRequesters");
+    for (sentence, one) in [("it is active", active()), ("it failed", failed)] {
+        let writes = describe(&decide_at(&world(&[gang(), request_object(), (Kind::Evictions, one)]), 1));
+        assert!(writes.contains(&"r at 1: refused".to_owned()), "{sentence}: {writes:?}");
+        assert!(!writes.iter().any(|word| word.starts_with("create")), "{sentence}: {writes:?}");
+    }
+}
+
+/// It may be one of this pod.
+#[test]
+fn no_eviction_is_created_while_one_cannot_be_read() {
+    let world = world(&[running_pod(), request_object()]);
+    let raw = json!({ "metadata": { "name": "e", "namespace": "ns", "uid": "uid-e" } }).to_string();
+    let raw = pod_safety_shared::wire::Raw::from_body(pod_safety_shared::wire::Encoding::Json, raw.into()).unwrap();
+    world.apply_wire(Kind::Evictions, &raw, at(1));
+    let decision = decide_at(&world, 1);
+    assert_eq!(held(&decision), ["EvictionsUnreadable"]);
+    assert!(!describe(&decision).iter().any(|word| word.starts_with("create")));
+}

@@ -130,3 +130,31 @@ fn an_active_responder_has_twenty_minutes_from_its_last_heartbeat() {
         assert_eq!(actual.as_deref(), deadline);
     }
 }
+
+/// A request that was withdrawn and is sent again has the observed generation of an earlier change.
+#[test]
+fn a_request_is_observed_when_its_last_generation_is() {
+    for (generation, observed, wanted) in [(1, None, false), (3, Some(2), false), (3, Some(3), true)] {
+        let mut request = EvictionRequest::default();
+        request.metadata.generation = generation;
+        request.status.observed_generation = observed;
+        assert_eq!(request.is_observed(), wanted, "{generation} {observed:?}");
+    }
+}
+
+/// A label holds 63 characters: two long names of nodes may have the same label.
+#[tokio::test(start_paused = true)]
+async fn requests_of_another_node_with_the_same_label_are_not_read() {
+    let node = |end: char| format!("{}.{end}", "a".repeat(MAX_LABEL_VALUE));
+    let of_node = |end: char| {
+        let mut one = there(DRAIN, UID, "Eviction");
+        one["metadata"]["labels"] = json!({ NODE_LABEL: "a".repeat(MAX_LABEL_VALUE) });
+        one["metadata"]["annotations"] = json!({ NODE_LABEL: node(end) });
+        one
+    };
+    let items = json!({ "items": [of_node('b'), of_node('c')] });
+    let (env, _wall) = env();
+    let api = Api::answering(&env, move |_| Answer::json(&items));
+    let read = list_node_requests(&api.connection(), &node('b')).await.unwrap();
+    assert_eq!(read.iter().map(EvictionRequest::node).collect::<Vec<_>>(), [node('b')]);
+}
