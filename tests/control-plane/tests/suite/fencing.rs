@@ -14,6 +14,7 @@ mod libvirt;
 mod machine;
 mod maintain;
 mod remediators;
+mod requested;
 mod storm;
 mod traced;
 mod unhealthy;
