@@ -62,8 +62,19 @@ impl Mode {
     }
 }
 
+/// What a cluster has beside the usual.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extra {
+    Nothing,
+    /// Pods have service accounts.
+    ServiceAccounts,
+    /// EvictionRequests and Evictions; pods have responders.
+    Evictions,
+}
+
 pub(crate) struct Cluster {
     pub(crate) mode: Mode,
+    pub(crate) extra: Extra,
     // Dropped in this order: who depends on another goes first.
     pub(crate) ours: Vec<Replica>,
     pub(crate) kcm: Option<Component>,
@@ -88,9 +99,13 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// All three nodes are Ready, and all three identities write.
     pub(crate) async fn start(way: Mode) -> Result<Self> {
-        let mut cluster = Self::machines(way, false).await?;
+        Self::start_with(way, Extra::Nothing).await
+    }
+
+    pub(crate) async fn start_with(way: Mode, extra: Extra) -> Result<Self> {
+        let mut cluster = Self::machines(way, extra).await?;
         if way != Mode::Plain {
-            cluster.account = Some(install(&cluster.plane).await?);
+            cluster.account = Some(install(&cluster.plane, extra).await?);
             for _ in 0..2 {
                 cluster.start_pod_safety().await?;
             }
@@ -101,8 +116,8 @@ impl Cluster {
     }
 
     /// All three nodes are Ready, and nothing of ours is there.
-    pub(crate) async fn machines(way: Mode, service_accounts: bool) -> Result<Self> {
-        let plane = plane::start(service_accounts).await?;
+    pub(crate) async fn machines(way: Mode, extra: Extra) -> Result<Self> {
+        let plane = plane::start(extra).await?;
         let scheduler = plane.kube_scheduler(&[]).await?;
         let kcm = start_kcm(&plane, way).await?;
         let mut ways = BTreeMap::new();
@@ -118,6 +133,7 @@ impl Cluster {
         let switches = switches(&plane, &rigs, &systems)?;
         Ok(Self {
             mode: way,
+            extra,
             ours: Vec::new(),
             kcm: Some(kcm),
             _scheduler: scheduler,
@@ -141,7 +157,7 @@ impl Cluster {
             self.apply(&objects::policy(&[], &["bmc"])).await?;
         }
         self.plane.namespace(NAMESPACE).await?;
-        for set in objects::stateful_sets() {
+        for set in objects::stateful_sets(self.extra) {
             self.apply(&set).await?;
         }
         self.until_calm(PATIENCE).await
@@ -323,11 +339,13 @@ async fn start_kcm(plane: &ControlPlane, way: Mode) -> Result<Component> {
 }
 
 /// What is shipped, and the policies of the chart in Deny.
-async fn install(plane: &ControlPlane) -> Result<PathBuf> {
+async fn install(plane: &ControlPlane, extra: Extra) -> Result<PathBuf> {
     let account = plane.install_pod_safety().await?;
     let chart = chart();
     let chart = chart.to_string_lossy();
-    let args = ["template", "pod-safety", &chart, "--namespace=pod-safety", "--set=admissionPolicies.action=Deny"];
+    let evictions = format!("--set=controllers.eviction.enabled={}", extra == Extra::Evictions);
+    let deny = "--set=admissionPolicies.action=Deny";
+    let args = ["template", "pod-safety", &chart, "--namespace=pod-safety", deny, &evictions];
     let all = helm(&args).await?.text()?;
     // Policies and their bindings.
     let policies: Vec<_> =

@@ -29,6 +29,7 @@ pub(crate) enum Fault {
     /// The cable of another machine.
     AnotherCablePulled,
     PowerLost,
+    PowerBack,
     /// Off and on at once, as by a watchdog: another boot id.
     Rebooted,
     Frozen,
@@ -161,6 +162,14 @@ async fn starve(fault: Fault, machine: Machine) -> Result<()> {
     }
 }
 
+async fn switch_power(fault: Fault, machine: Machine) -> Result<()> {
+    match fault {
+        Fault::PowerLost => machine.off().await,
+        Fault::PowerBack => machine.on().await,
+        _ => reboot(machine).await,
+    }
+}
+
 async fn reboot(machine: Machine) -> Result<()> {
     machine.off().await?;
     machine.on().await
@@ -185,8 +194,7 @@ impl Cluster {
             Fault::CablePulled => victim.cable(false).await?,
             Fault::CablePlugged => victim.cable(true).await?,
             Fault::AnotherCablePulled => another(victim)?.cable(false).await?,
-            Fault::PowerLost => victim.off().await?,
-            Fault::Rebooted => reboot(victim).await?,
+            Fault::PowerLost | Fault::PowerBack | Fault::Rebooted => switch_power(fault, victim).await?,
             Fault::Frozen | Fault::Thawed | Fault::Starved | Fault::Fed => starve(fault, victim).await?,
             Fault::Killed(service) | Fault::Stopped(service) | Fault::GoesOn(service) | Fault::Started(service) => {
                 self.strike_service(fault, service, victim).await?

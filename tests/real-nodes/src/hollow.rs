@@ -19,7 +19,7 @@ use kube::{Api, Client};
 use pod_safety_control_plane::observe;
 use serde_json::json;
 
-use crate::cluster::{Cluster, Mode};
+use crate::cluster::{Cluster, Extra, Mode};
 use crate::machine::Machine;
 use record::Record;
 use side::Side;
@@ -82,7 +82,7 @@ type Tracks = Vec<BTreeMap<&'static str, Vec<String>>>;
 /// Plays all scripts on both sides and compares; gives back a table, and what nobody has written down.
 pub(crate) async fn compare() -> Result<(String, Vec<String>)> {
     // Nobody keeps nodes here: what is seen is the kubelets' own.
-    let cluster = Cluster::machines(Mode::Replace, false).await?;
+    let cluster = Cluster::machines(Mode::Replace, Extra::Nothing).await?;
     let hollow = side::hollow(Machine::ALL.len()).await?;
     let real = side::real(&cluster);
     let (real, hollow) = tokio::join!(all(&real), all(&hollow));

@@ -6,7 +6,7 @@ mod image;
 mod view;
 
 use std::net::Ipv4Addr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
@@ -14,10 +14,11 @@ use kube::Api;
 use kube::api::ListParams;
 use pod_safety_control_plane::{chart, check_that, eventually};
 
-use crate::cluster::{Cluster, Mode};
+use crate::cluster::{Cluster, Extra, Mode};
 use crate::machine::{Machine, run};
 use crate::objects::{IDENTITIES, NAMESPACE};
 use crate::play::CALM;
+use crate::steps::Steps;
 use crate::watch;
 
 pub(crate) use image::pack;
@@ -30,29 +31,10 @@ const LATER: Duration = Duration::from_secs(120);
 const WITHOUT_PROOF: Duration = Duration::from_secs(6);
 const RELEASE: &str = "pod-safety";
 
-/// Steps with names, and how long each took.
-#[derive(Default)]
-struct Steps(Vec<(&'static str, Duration)>);
-
-impl Steps {
-    async fn step<T>(&mut self, name: &'static str, what: impl Future<Output = Result<T>>) -> Result<T> {
-        let begun = Instant::now();
-        let done = what.await.context(name)?;
-        crate::print_line(&format!("helm: {name}: {:.0} s", begun.elapsed().as_secs_f64()));
-        self.0.push((name, begun.elapsed()));
-        Ok(done)
-    }
-
-    fn markdown(&self) -> String {
-        let row = |(name, took): &(&str, Duration)| format!("| {name} | {:.0} |\n", took.as_secs_f64());
-        format!("| step | s |\n|---|---:|\n{}", self.0.iter().map(row).collect::<String>())
-    }
-}
-
 /// Plays all of it; an error is what is not as it should be.
 pub(crate) async fn play() -> Result<String> {
-    let mut steps = Steps::default();
-    let mut cluster = steps.step("three machines", Cluster::machines(Mode::Replace, true)).await?;
+    let mut steps = Steps::of("helm");
+    let mut cluster = steps.step("three machines", Cluster::machines(Mode::Replace, Extra::ServiceAccounts)).await?;
     steps.step("the image in their containerd", import()).await?;
     steps.step("helm install: two replicas Ready, on two machines", install(&cluster)).await?;
     steps.step("a StatefulSet of three, power switches", cluster.serve()).await?;

@@ -11,7 +11,8 @@
 //!   StatefulSets, power switches, and who keeps order
 //! - `busy`: a kubelet whose worker for a pod waits while a container of it runs
 //! - `fault`: what goes wrong, and its repair; `scenario`: the table; `storm`: rounds by chance; `play`: one incident
-//! - `installed`: the user's whole path, from the image by Helm to the alert
+//! - `installed`: the user's whole path, from the image by Helm to the alert; `steps`: how long each step took
+//! - `requested`: a drain by EvictionRequests, during which a node is lost; `mover`: an application that moves its data first
 //! - `hollow`: the simulator's kubelet beside a real one
 //! - `watch`: process tables and logs; `oracle`: who ran when nobody should have; `planted`: whether they see it; `killed`: what is left;
 //!   `report`: the table that comes of it
@@ -29,6 +30,7 @@ mod hollow;
 mod installed;
 mod killed;
 mod machine;
+mod mover;
 mod needs;
 mod objects;
 mod oracle;
@@ -38,8 +40,10 @@ mod play;
 mod pod_safety;
 mod promise_check;
 mod report;
+mod requested;
 mod scenario;
 mod slow;
+mod steps;
 mod storm;
 mod watch;
 
@@ -106,6 +110,9 @@ struct Args {
     /// The same scripts on real kubelets and in the simulator, and how they differ
     #[arg(long)]
     hollow: bool,
+    /// Nodes drained by EvictionRequests, by an application that moves its data first, and one of them lost meanwhile
+    #[arg(long)]
+    requests: bool,
     /// A shell with kubectl in a cluster, in the first of the ways
     #[arg(long)]
     shell: bool,
@@ -150,7 +157,7 @@ fn main() -> Result<ExitCode> {
         runtime.block_on(killed::check(&world))?;
         return Ok(ExitCode::SUCCESS);
     }
-    if args.planted || args.shell || args.helm || args.hollow {
+    if args.planted || args.shell || args.helm || args.hollow || args.requests {
         return Err(world.command()?.exec()).context("entering the world");
     }
     let start = Instant::now();
@@ -183,8 +190,8 @@ async fn inside(args: &Args) -> Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    if args.helm {
-        let played = installed::play().await;
+    if args.helm || args.requests {
+        let played = if args.helm { installed::play().await } else { requested::play().await };
         if played.is_err() {
             keep_logs(Mode::Replace).await?;
         }

@@ -3,12 +3,17 @@
 use pod_safety_control_plane::rigs::{PASSWORD, USER};
 use serde_json::{Value, json};
 
+use crate::cluster::Extra;
 use crate::watch::VOLUMES;
 
 pub(crate) const NAMESPACE: &str = "shop";
 /// The last one's volume lets one copy in at a time; those of the others exclude nobody.
 pub(crate) const IDENTITIES: [&str; 4] = ["db-0", "db-1", "db-2", ALONE];
 pub(crate) const ALONE: &str = "alone-0";
+
+/// The responders of pods, where evictions are served: of lost nodes, and of the application.
+pub(crate) const LOST_NODE: &str = "pod-safety.dev/lost-node";
+pub(crate) const MOVER: &str = "example.com/move-data";
 
 /// The device of all nodes. What it is opened with is [`secret`].
 fn bmc(mut spec: Value) -> Value {
@@ -88,11 +93,44 @@ pub(crate) fn policy(corroborate: &[&str], devices: &[&str]) -> Value {
 
 /// Three identities, rather on three machines, each with a volume that it keeps wherever it runs; and one whose volume
 /// excludes others.
-pub(crate) fn stateful_sets() -> [Value; 2] {
+pub(crate) fn stateful_sets(extra: Extra) -> [Value; 2] {
     let arguments = ["$(IDENTITY)", "$(UID)", "$(NODE)"];
-    [
+    let sets = [
         stateful_set("db", IDENTITIES.len() - 1, &arguments),
         stateful_set("alone", 1, &[&["exclusive"][..], &arguments].concat()),
+    ];
+    if extra == Extra::Evictions { sets.map(with_responders) } else { sets }
+}
+
+/// Its pods tolerate a lost node for longer than it takes to request their evictions.
+fn with_responders(mut set: Value) -> Value {
+    let spec = &mut set["spec"]["template"]["spec"];
+    spec["evictionResponders"] =
+        json!([{ "name": LOST_NODE, "priority": 20_000 }, { "name": MOVER, "priority": 10_000 }]);
+    for toleration in spec["tolerations"].as_array_mut().into_iter().flatten() {
+        toleration["tolerationSeconds"] = json!(30);
+    }
+    set
+}
+
+/// The rights of the application's responder.
+pub(crate) fn mover_rights() -> [Value; 2] {
+    let rule = |group: &str, resources: &[&str], verbs: &[&str]| json!({ "apiGroups": [group], "resources": resources, "verbs": verbs });
+    let reads = ["get", "list", "watch"];
+    let group = "rbac.authorization.k8s.io";
+    [
+        json!({
+            "apiVersion": format!("{group}/v1"), "kind": "ClusterRole", "metadata": { "name": "move-data" },
+            "rules": [
+                rule("lifecycle.k8s.io", &["evictions"], &reads), rule("lifecycle.k8s.io", &["evictions/status"], &["patch"]),
+                rule("", &["pods"], &reads),
+            ],
+        }),
+        json!({
+            "apiVersion": format!("{group}/v1"), "kind": "ClusterRoleBinding", "metadata": { "name": "move-data" },
+            "roleRef": { "apiGroup": group, "kind": "ClusterRole", "name": "move-data" },
+            "subjects": [{ "apiGroup": group, "kind": "User", "name": "move-data" }],
+        }),
     ]
 }
 

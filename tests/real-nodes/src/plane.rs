@@ -8,12 +8,15 @@ use std::net::Ipv4Addr;
 use anyhow::{Context as _, Result};
 use pod_safety_control_plane::{ControlPlane, Options};
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Extra};
 use crate::machine::{Machine, run, scripts};
 
 /// Where members speak to each other; scripts/world.sh makes these addresses.
 const PEERS: [Ipv4Addr; 3] = [Ipv4Addr::new(10, 88, 0, 2), Ipv4Addr::new(10, 88, 0, 3), Ipv4Addr::new(10, 88, 0, 4)];
 const SERVERS: usize = 2;
+/// What serves EvictionRequests and Evictions, as in charts/kind-evictions.yaml.
+const EVICTIONS: [&str; 2] =
+    ["--feature-gates=EvictionRequestAPI=true", "--runtime-config=lifecycle.k8s.io/v1alpha1=true"];
 
 /// What happens to a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,9 +25,12 @@ pub(crate) enum ProcessFault {
     StandStill,
 }
 
-pub(crate) async fn start(service_accounts: bool) -> Result<ControlPlane> {
+pub(crate) async fn start(extra: Extra) -> Result<ControlPlane> {
     let etcd_peers = PEERS.map(Into::into).to_vec();
-    let options = Options { etcd_peers, apiservers: SERVERS, service_accounts, ..Options::default() };
+    let service_accounts = extra == Extra::ServiceAccounts;
+    let apiserver_args = if extra == Extra::Evictions { &EVICTIONS[..] } else { &[] };
+    let apiserver_args = apiserver_args.iter().map(|arg| (*arg).to_owned()).collect();
+    let options = Options { etcd_peers, apiservers: SERVERS, service_accounts, apiserver_args, ..Options::default() };
     Ok(ControlPlane::start(options).await?)
 }
 

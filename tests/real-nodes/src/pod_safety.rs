@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use pod_safety_control_plane::{Balancer, PodSafety};
 use serde_json::Value;
 
-use crate::cluster::{Cluster, Mode};
+use crate::cluster::{Cluster, Extra, Mode};
 use crate::machine::run;
 
 /// A small file system, where they log; scripts/world.sh mounts it.
@@ -49,9 +49,10 @@ impl Cluster {
 
     async fn start_pod_safety_with(&mut self, env: &[(&str, &str)]) -> Result<()> {
         let Some(account) = self.account.clone() else { return Ok(()) };
+        let eviction = if self.extra == Extra::Evictions { ",eviction" } else { "" };
         let args = [
             format!("--mode={}", self.mode.name()),
-            "--controllers=pod-gc,disruption,node-lifecycle,taint-eviction,fencing".to_owned(),
+            format!("--controllers=pod-gc,disruption,node-lifecycle,taint-eviction,fencing{eviction}"),
             "--node-monitor-grace-period=8s".to_owned(),
             "--agent-reports-from=pod-safety".to_owned(),
             format!("--fence-agents-path={}", self.rigs.agents().display()),

@@ -40,6 +40,16 @@ fn a_killed_world_leaves_no_processes_while_a_machine_is_frozen() -> Result<()> 
     Ok(())
 }
 
+/// A node is drained by EvictionRequests, whose data an application moves first; another node is lost and fenced meanwhile.
+#[test]
+fn a_drain_by_requests_ends_with_evidence_about_the_node_that_is_lost_meanwhile() -> Result<()> {
+    if can_run()? {
+        let table = run(&["--requests"])?;
+        assert!(table.contains("| the switch answers: the requests end with evidence |"), "{table}");
+    }
+    Ok(())
+}
+
 /// One test: two of them would be slower together than one after the other.
 #[test]
 fn probes_detect_a_planted_double_writer_and_the_short_set_passes() -> Result<()> {

@@ -165,6 +165,12 @@ pub(super) const ALL: &[Scenario] = &[
         .ends(20, [BACK, BACK, BACK]),
     case("containerd killed", KUBELET).faults(&[(0, Killed(Containerd))]).ends(60, [STUCK, ANY_SAFE, ANY_SAFE]),
     case("rebooted", "medik8s/self-node-remediation#16").faults(&[(0, Rebooted)]).ends(40, [BACK, BACK, BACK]),
+    case("power lost, no switch answers, the Node deleted by hand, it joins again after a boot", "kubernetes#23375")
+        .faults(&[(0, SwitchSilent), (0, PowerLost), (1, NodeDeleted), (2, PowerBack)])
+        .ends(100, [RECOVERS, RECOVERS, RECOVERS]),
+    case("the Node of a machine that is well, deleted by hand, and the machine rebooted", "kubernetes#23375")
+        .faults(&[(0, NodeCordonedAndDeleted), (1, Rebooted)])
+        .ends(100, [BACK, BACK, BACK]),
     case("API server killed, back after 20 s", ETCD)
         .faults(&[(0, ApiServerKilled), (20, ApiServerStarted)])
         .ends(100, [BACK, BACK, BACK]),
