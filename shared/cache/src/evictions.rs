@@ -262,6 +262,13 @@ impl Evictions {
         }
         self.forget_if_empty(&target);
     }
+
+    /// What stays about the same pod is never taken away in between: when that pod ended would be forgotten.
+    fn unindex_elsewhere(&mut self, before: &PodKey, after: &EvictionTarget, uid: &Uid, which: UidSetOf) {
+        if EvictionTarget::from_pod(before) != *after {
+            self.unindex(before, uid, which);
+        }
+    }
 }
 
 impl Object for EvictionRequest {
@@ -285,12 +292,12 @@ impl Object for EvictionRequest {
 
     fn put(inner: &mut Inner, mut request: Self, _now: Mono, notify: Notify<'_>) {
         let uid = request.uid.clone();
-        if let Some(Entry::Known(before)) = inner.evictions.requests.remove(&uid) {
-            request.first_seen = before.first_seen;
-            inner.evictions.unindex(&before.pod, &uid, |entry| &mut entry.requests);
-        }
         let target = EvictionTarget::from_pod(&request.pod);
         inner.evictions.index(&request.pod, &uid, |entry| &mut entry.requests);
+        if let Some(Entry::Known(before)) = inner.evictions.requests.remove(&uid) {
+            request.first_seen = before.first_seen;
+            inner.evictions.unindex_elsewhere(&before.pod, &target, &uid, |entry| &mut entry.requests);
+        }
         inner.evictions.requests.put(uid, Entry::Known(request));
         // Also for a change of the version alone: a status write needs the current version.
         notify(Change::Eviction { target: &target });
@@ -327,6 +334,8 @@ impl Object for Eviction {
 
     fn put(inner: &mut Inner, mut eviction: Self, _now: Mono, notify: Notify<'_>) {
         let uid = eviction.uid.clone();
+        let target = EvictionTarget::from_pod(&eviction.pod);
+        inner.evictions.index(&eviction.pod, &uid, |entry| &mut entry.evictions);
         if let Some(Entry::Known(before)) = inner.evictions.evictions.remove(&uid) {
             eviction.first_seen = before.first_seen;
             for responder in &mut eviction.responders {
@@ -335,11 +344,9 @@ impl Object for Eviction {
                 responder.last_report = same.map_or(responder.last_report, |earlier| earlier.last_report);
             }
             inner.evictions.uncount_foreign(&before);
-            inner.evictions.unindex(&before.pod, &uid, |entry| &mut entry.evictions);
+            inner.evictions.unindex_elsewhere(&before.pod, &target, &uid, |entry| &mut entry.evictions);
         }
-        let target = EvictionTarget::from_pod(&eviction.pod);
         inner.evictions.count_foreign(&eviction);
-        inner.evictions.index(&eviction.pod, &uid, |entry| &mut entry.evictions);
         inner.evictions.evictions.put(uid, Entry::Known(eviction));
         notify(Change::Eviction { target: &target });
     }

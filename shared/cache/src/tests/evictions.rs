@@ -88,6 +88,26 @@ fn the_end_of_an_eviction_target_is_recorded_when_seen_and_cleared_when_it_runs_
     assert_eq!(ended(), Some(at(6)));
 }
 
+/// The responder of a pod that was gone lost the 5 s in which it may report, when the only object about that pod changed.
+#[test]
+fn bug_a_change_of_the_only_object_about_a_pod_forgot_when_that_ended() {
+    let only_eviction = cache_with_request();
+    only_eviction.remove::<EvictionRequest>(&uid("uid-r"), at(2));
+    let only_request = cache_with_request();
+    only_request.remove::<Eviction>(&uid("uid-e"), at(2));
+    for cache in [only_eviction, only_request] {
+        apply::<Pod>(&cache, &pod("p"), at(3));
+        cache.remove::<Pod>(&uid("uid-p"), at(4));
+        let is_request = cache.read().view().evictions_of(&target()).next().is_none();
+        if is_request {
+            apply::<EvictionRequest>(&cache, &eviction_request("r", "p", "a.com/a").rv(9), at(5));
+        } else {
+            apply::<Eviction>(&cache, &eviction("e", "p").rv(9), at(5));
+        }
+        assert_eq!(cache.read().view().target_ended_at(&target()), Some(at(4)), "{is_request}");
+    }
+}
+
 /// A deadline counts from when its start or its last report was first seen, across versions.
 #[test]
 fn the_last_report_of_a_responder_is_when_its_heartbeat_was_first_seen() {
