@@ -17,6 +17,7 @@ mod events;
 mod evictor;
 mod lost_node;
 mod model;
+#[path = "../../../tests/simulator/src/api/kinds/eviction_status.rs"]
 mod port;
 mod progress;
 mod requests;

@@ -127,6 +127,8 @@ fn subresources(kind: &Kind) -> Vec<Sub> {
         | Rules::Volume
         | Rules::Claim
         | Rules::Attachment
+        | Rules::EvictionRequest
+        | Rules::Eviction
         | Rules::Custom => {}
     }
     subs
@@ -149,7 +151,7 @@ fn short(kind: &Kind) -> (Vec<&str>, &'static [&'static str]) {
         Rules::Deployment => (&["deploy"], &["all"]),
         Rules::Replication => (&["rc"], &["all"]),
         Rules::Custom if kind.plural == "customresourcedefinitions" => (&["crd", "crds"], &[]),
-        Rules::Lease | Rules::Attachment | Rules::Custom => (&[], &[]),
+        Rules::Lease | Rules::Attachment | Rules::EvictionRequest | Rules::Eviction | Rules::Custom => (&[], &[]),
     };
     (names.iter().copied().chain(defined).collect(), categories)
 }

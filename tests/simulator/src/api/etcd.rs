@@ -68,6 +68,16 @@ impl Etcd {
         self.log.lock().policies = policies;
     }
 
+    /// The feature gate of the Eviction API is off from now on, or on. API servers must be restarted for it.
+    pub(crate) fn switch_evictions(&self, on: bool) {
+        self.log.lock().evictions_off = !on;
+    }
+
+    /// Whether the Eviction API is served.
+    pub(crate) fn serves_evictions(&self) -> bool {
+        self.log.lock().serves_evictions()
+    }
+
     /// The number of the last write.
     #[must_use]
     pub fn revision(&self) -> u64 {

@@ -58,6 +58,8 @@ pub(crate) struct Log {
     pub(crate) objects: BTreeMap<Key, Arc<Object>>,
     pub(crate) history: VecDeque<Change>,
     pub(crate) policies: Policies,
+    /// The feature gate of the Eviction API is off, whatever there is of it.
+    pub(crate) evictions_off: bool,
     history_limit: usize,
     chance: Chance,
     names: u64,
@@ -72,10 +74,21 @@ impl Log {
             objects: BTreeMap::new(),
             history: VecDeque::new(),
             policies: Policies::default(),
+            evictions_off: false,
             history_limit,
             chance,
             names: 0,
         }
+    }
+
+    /// Whether the Eviction API is served.
+    pub(crate) fn serves_evictions(&self) -> bool {
+        !self.evictions_off && self.kinds.iter().any(|kind| kind.rules == Rules::Eviction)
+    }
+
+    /// Whether objects of this kind can be reached.
+    pub(crate) fn serves(&self, kind: &Kind) -> bool {
+        !self.evictions_off || kind.group != super::kinds::lifecycle::GROUP
     }
 
     pub(crate) fn get(&self, key: &Key) -> Option<&Arc<Object>> {

@@ -211,7 +211,7 @@ impl ApiServer {
             let before = log.revision;
             let state = self.state.lock();
             let now = self.env.clock.wall();
-            let route = Route::parse(&log.kinds, &asked.path);
+            let route = Route::parse(&log.kinds, &asked.path).filter(|route| log.serves(&route.kind));
             (route.map(|route| how(&mut log, &state.cached, &route, now)), before, log.revision)
         };
         let Some(answer) = answer else { return Some(self.no_route(asked)) };
@@ -357,7 +357,8 @@ impl ApiServer {
 
     /// The kinds that it serves.
     pub(crate) fn kinds(&self) -> Vec<Arc<Kind>> {
-        self.etcd.log.lock().kinds.clone()
+        let log = self.etcd.log.lock();
+        log.kinds.iter().filter(|kind| log.serves(kind)).cloned().collect()
     }
 
     pub(crate) const fn env(&self) -> &Env {

@@ -108,6 +108,7 @@ fn fields(answer: &(u16, Value)) -> Vec<&str> {
 
 mod deleting;
 mod evicting;
+mod lifecycle;
 mod restricting;
 mod serving;
 mod watching;

@@ -112,10 +112,12 @@ impl Service<Request<Body>> for Transport {
         // Sent here and not when the future is polled: a dropped future means a dead client, and its request is on the
         // way.
         let receiver = self.send(asked);
+        let server = Arc::clone(&self.server);
         Box::pin(async move {
             match receiver.await {
                 Ok(Delivery::Answer(reply)) => {
                     let (head, body) = reply.into_parts();
+                    let head = dated(head, server.env().clock.wall());
                     let body = StreamBody::new(body.map(|part| part.map(Frame::data)));
                     Ok(head.body(UnsyncBoxBody::new(body))?)
                 }
@@ -132,6 +134,14 @@ impl Service<Request<Body>> for Transport {
                 Ok(Delivery::Reset) | Err(oneshot::Canceled) => Err("connection reset by peer".into()),
             }
         })
+    }
+}
+
+/// Each answer says what the clock of its server shows.
+fn dated(head: http::response::Builder, now: jiff::Timestamp) -> http::response::Builder {
+    match jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&now) {
+        Ok(date) => head.header(http::header::DATE, date),
+        Err(_) => head,
     }
 }
 

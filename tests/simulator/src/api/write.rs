@@ -62,7 +62,10 @@ pub(crate) fn create(log: &mut Log, route: &Route, asked: &ApiRequest, now: Time
     if route.kind.namespaced && route.namespace.is_none() {
         return Err(Failure::method_not_allowed());
     }
-    let object = decode(&route.kind, &asked.body)?;
+    let mut object = decode(&route.kind, &asked.body)?;
+    if route.kind.rules == Rules::Pod && !log.serves_evictions() {
+        kinds::lifecycle::drop_responders(&mut object);
+    }
     create_object(log, route, object, asked.dry_run(), now)
 }
 
@@ -248,7 +251,7 @@ impl Update {
         take_namespace(route, &mut new)?;
         self.prepare(kind, &mut new, old);
         let mut causes = metadata::validate_update(&new, old);
-        causes.extend(kinds::validate_update(kind, self.part, &new, old));
+        causes.extend(kinds::validate_update(kind, self.part, &new, old, self.now));
         if !causes.is_empty() {
             let name = text(&new, &["metadata", "name"]);
             return Err(Failure::invalid(kind, name, &causes));

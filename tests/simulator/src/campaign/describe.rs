@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::evictions::Withdrawal;
 use super::fencing::Malfunction;
 use super::kubelets::Edit;
 use super::plan::{Ailment, Fault, Limit, Manner, Restart, Trouble};
@@ -186,6 +187,20 @@ impl Fault {
             Self::Drain { node, careful, .. } => {
                 let how = if *careful { "pod-safety drain" } else { "kubectl drain" };
                 write!(f, "node-{node} is drained with {how}")
+            }
+            Self::RequestEviction { pod, requester, .. } => {
+                write!(f, "client-{requester} requests the eviction of pod {pod}")
+            }
+            Self::WithdrawRequest { requester, how } => {
+                let how = match how {
+                    Withdrawal::Properly => "withdraws its request",
+                    Withdrawal::Delete => "deletes its request",
+                    Withdrawal::Again => "withdraws its request, and requests again",
+                };
+                write!(f, "client-{requester} {how}")
+            }
+            Self::SwitchGateOff { seconds } => {
+                write!(f, "the Eviction API is switched off{}", duration_suffix(*seconds))
             }
             Self::EvictAtOnce { workload, clients, .. } => {
                 write!(f, "the pods of shop-{workload} are evicted at once (clients: {clients})")

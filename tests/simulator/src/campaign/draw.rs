@@ -57,6 +57,7 @@ pub fn draw(seed: u64) -> Plan {
     super::workers::add(&mut plan);
     super::kubelets::add(&mut plan);
     super::pauses::add(&mut plan);
+    super::evictions::add(&mut plan);
     plan
 }
 

@@ -14,6 +14,7 @@
 //! | `provider` | the part that is about a cloud that switches its instances |
 //! | `agents` | the part that is about agents with watchdogs |
 //! | `volumes` | the part that is about exclusive volumes |
+//! | `evictions` | the part that is about requests to evict pods |
 //! | `workers` | the part that is about kubelets whose pod workers are busy |
 //! | `kubelets` | the part that is about a kubelet that reports less, and tenants who change their pods |
 //! | `pauses` | the part that is about people who pause fencing meanwhile |
@@ -33,6 +34,7 @@ mod confirmations;
 mod corpus;
 mod describe;
 mod draw;
+mod evictions;
 mod fencing;
 mod kubelets;
 mod many;
@@ -53,6 +55,7 @@ mod workers;
 
 pub use corpus::{Entry, page, subject};
 pub use draw::draw;
+pub use evictions::{Behavior, Evictions, Withdrawal};
 pub use fencing::{Agents, Fencing, Malfunction};
 pub use kubelets::{Edit, Lack, OddKubelet};
 pub use many::{Tally, campaign, campaign_while, first_seed_that_breaks, report, same_twice, threads};

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::evictions::{Evictions, Withdrawal};
 use super::fencing::{Fencing, Malfunction};
 use super::kubelets::{Edit, OddKubelet};
 use super::volumes::Guarding;
@@ -212,6 +213,13 @@ pub enum Fault {
     /// So many clients at once evict the pods of a workload. With `stale` they name
     /// UIDs that these pods do not have.
     EvictAtOnce { workload: usize, clients: usize, stale: bool },
+    /// A client requests the eviction of a pod by an EvictionRequest: of `data-N`, or beyond these of any other pod. With
+    /// `stale` it names a UID that no pod has.
+    RequestEviction { pod: usize, requester: usize, stale: bool },
+    /// It withdraws its latest request.
+    WithdrawRequest { requester: usize, how: Withdrawal },
+    /// The API servers are restarted without the feature gate of the Eviction API, and so much later with it.
+    SwitchGateOff { seconds: u64 },
 }
 
 impl Fault {
@@ -233,6 +241,7 @@ impl Fault {
             | Self::CutServer { seconds, .. }
             | Self::LagServer { seconds, .. }
             | Self::CrashReplica { seconds, .. }
+            | Self::SwitchGateOff { seconds }
             | Self::PauseReplica { seconds, .. } => Some(*seconds),
             // Its grace, and then it is away.
             Self::StopReplica { seconds, .. } => Some(*seconds + 30),
@@ -241,7 +250,7 @@ impl Fault {
         }
     }
 
-    /// Whether people do it to workloads with a budget, or to their pods.
+    /// Whether people do it to workloads with a budget, or request evictions.
     #[must_use]
     pub const fn is_of_budgets(&self) -> bool {
         matches!(
@@ -252,6 +261,8 @@ impl Fault {
                 | Self::Sicken { .. }
                 | Self::Drain { .. }
                 | Self::EvictAtOnce { .. }
+                | Self::RequestEviction { .. }
+                | Self::WithdrawRequest { .. }
         )
     }
 
@@ -324,6 +335,9 @@ pub struct Extras {
     /// Commands of people are served: the objects and kinds that they ask for are there.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub furnished: bool,
+    /// The Eviction API is served, and pods name responders.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub evictions: Option<Evictions>,
 }
 
 impl Extras {

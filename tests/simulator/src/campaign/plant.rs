@@ -166,11 +166,33 @@ pub enum Plant {
     NeverForgets,
     /// Of what kubelets say to have mounted, one volume is not heard.
     DeafToMounts,
+    /// A pod is evicted by its name: the eviction names no UID.
+    EvictsByName,
+    /// An eviction leaves the pod no grace.
+    EvictsWithoutGrace,
+    /// A pod is evicted as soon as there is an Eviction of it, whosever turn it is.
+    EvictsOutOfTurn,
+    /// What a budget refuses to evict is deleted.
+    PassesBudget,
+    /// A refused eviction is not remembered: the next attempt follows at once.
+    ForgetsAttempts,
+    /// A request that changed counts as withdrawn, and the requests are not read again before the Eviction is canceled.
+    CancelsUnread,
+    /// A pod that terminates counts as gone.
+    TerminatingIsGone,
+    /// Each Eviction is created twice.
+    SecondEviction,
+    /// With the first turn every responder is reported to have completed.
+    PrefillsReports,
+    /// A request says that its target was evicted as soon as there is an Eviction.
+    CopiesAhead,
+    /// The status of requests is never written.
+    NeverObserves,
 }
 
 impl Plant {
     /// All of them, each with the invariant that must catch it.
-    pub const ALL: [(Self, Invariant); 79] = [
+    pub const ALL: [(Self, Invariant); 90] = [
         (Self::NoUid, Invariant::Hygiene),
         (Self::NoVersion, Invariant::Hygiene),
         (Self::NoQuarantine, Invariant::Evidence),
@@ -250,6 +272,17 @@ impl Plant {
         (Self::ForgetsHeld, Invariant::Owner),
         (Self::NeverForgets, Invariant::Free),
         (Self::DeafToMounts, Invariant::Owner),
+        (Self::EvictsByName, Invariant::Hygiene),
+        (Self::EvictsWithoutGrace, Invariant::Evidence),
+        (Self::EvictsOutOfTurn, Invariant::Turn),
+        (Self::PassesBudget, Invariant::Budget),
+        (Self::ForgetsAttempts, Invariant::HotLoop),
+        (Self::CancelsUnread, Invariant::Verdict),
+        (Self::TerminatingIsGone, Invariant::Verdict),
+        (Self::SecondEviction, Invariant::Turn),
+        (Self::PrefillsReports, Invariant::Turn),
+        (Self::CopiesAhead, Invariant::Verdict),
+        (Self::NeverObserves, Invariant::Answered),
     ];
 
     /// What it does, in a sentence: the comment of its variant.

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::audience::{self, Tone};
 use super::effects::{Effect, effects, is_terminal};
+use super::requests::meant_gracefully;
 use super::{Checker, Invariant, State};
 use crate::api::{ApiRequest, ObservedChange};
 use crate::world::{is_shipped, is_under_test, number_at, ready, str_at};
@@ -188,6 +189,7 @@ impl Checker {
         state.check_taint_changes(now, asked, code, changes);
         state.check_requests_of_nodes(now, asked, code, changes);
         state.judge_fences(now, asked, changes);
+        state.check_lifecycle(now, asked, code, changes);
         if state.storage.guarded {
             state.check_volume_requests(now, asked, changes);
         }
@@ -300,6 +302,10 @@ impl State {
         if intention.as_ref().is_some_and(|intention| intention.uid != uid) {
             let what = format!("{} {} hit pod {uid}, which was not meant", asked.method, asked.path);
             self.violated(now, Invariant::Identity, what);
+        }
+        if asked.method == http::Method::POST && str_at(before, "/spec/nodeName").is_empty() {
+            // An eviction, of a pod that has no process anywhere.
+            return self.probe("a pod without a node was evicted");
         }
         if asked.method == http::Method::DELETE
             && change.after.as_ref().is_some_and(|pod| pod.pointer("/metadata/finalizers/0").is_some())
@@ -479,11 +485,4 @@ impl State {
         }
         Ok(())
     }
-}
-
-/// Whether a request leaves a pod's processes time to end.
-fn meant_gracefully(asked: &ApiRequest) -> bool {
-    let body: Value = serde_json::from_slice(&asked.body).unwrap_or_default();
-    let options = if asked.method == http::Method::POST { "/deleteOptions" } else { "" };
-    number_at(&body, &format!("{options}/gracePeriodSeconds")) != Some(0) && asked.method != http::Method::PATCH
 }

@@ -115,6 +115,8 @@ impl Invariant {
             Self::Owner => ("a volume", "changed its owner while the old one could write"),
             Self::Connected => ("a pod", "was released while its kubelet is connected"),
             Self::Renewing => ("a pod", "was released while its kubelet renews its Lease"),
+            Self::Verdict => ("a request to evict a pod", "says what is not true"),
+            Self::Turn => ("an eviction", "did not keep to the turns of its responders"),
             Self::Liveness => ("a pod", "is proved gone, and was not removed in time"),
             Self::Released => ("a pod", "waits although its machine is proved off"),
             Self::Ended => ("an incident", "makes no progress"),
@@ -127,6 +129,7 @@ impl Invariant {
             Self::Evicted => ("a pod", "was not evicted in time"),
             Self::Lost => ("a node", "does not report, and was not called lost in time"),
             Self::Free => ("a volume", "is held without a reason"),
+            Self::Answered => ("a request to evict a pod", "waits, and no reason is shown"),
             Self::Simulator => ("the simulator", "does not know what to do"),
         };
         format!("{} {what}", subject.map_or(any, pod))

@@ -12,6 +12,7 @@
 //! | `alive` | S18, S19: nobody is released whose kubelet is there to be heard |
 //! | `open` | the rules that today's tree is known to break |
 //! | `budgets`, `evictions` | S7, L5: what disruption budgets let through and refuse |
+//! | `lifecycle` | S20, S21, L13: requests to evict pods, and what becomes of them |
 //! | `taints` | S14, L10: who ends for a taint, and when |
 //! | `nodes` | S15, S16, L6, L11: which nodes are called lost, when, and for how long |
 //! | `fences` | S10, L2, L3: who is switched off, by which intent, and what is made of it |
@@ -35,6 +36,7 @@ mod effects;
 mod evictions;
 mod fences;
 mod leaders;
+mod lifecycle;
 mod liveness;
 mod nodes;
 mod presence;
@@ -112,6 +114,10 @@ pub enum Invariant {
     Connected,
     /// S19: no pod is released by the word of a device while its kubelet renews its Lease.
     Renewing,
+    /// S20: a request or an Eviction ends only as it did.
+    Verdict,
+    /// S21: one Eviction of a pod goes on, and one responder has its turn until that is over.
+    Turn,
     /// L1: what is proved gone is removed in time.
     Liveness,
     /// L2: what fencing proved is made use of at once.
@@ -136,6 +142,8 @@ pub enum Invariant {
     Lost,
     /// L12: no volume is held, and no pod waits for one, without a reason.
     Free,
+    /// L13: no request to evict a pod waits without a reason.
+    Answered,
     /// The simulator itself does not know what to do.
     Simulator,
 }
@@ -162,6 +170,8 @@ impl std::fmt::Display for Invariant {
             Self::Owner => "S17 owner",
             Self::Connected => "S18 connected",
             Self::Renewing => "S19 renewing",
+            Self::Verdict => "S20 verdict",
+            Self::Turn => "S21 turn",
             Self::Liveness => "L1 liveness",
             Self::Released => "L2 released",
             Self::Ended => "L3 ended",
@@ -174,6 +184,7 @@ impl std::fmt::Display for Invariant {
             Self::Evicted => "L10 evicted",
             Self::Lost => "L11 lost",
             Self::Free => "L12 free",
+            Self::Answered => "L13 answered",
             Self::Simulator => "simulator",
         })
     }
@@ -245,6 +256,7 @@ struct State {
     keeps_tape: bool,
     requests: requests::Requests,
     leaders: leaders::Leaders,
+    lifecycle: lifecycle::Lifecycle,
 }
 
 /// The referee of one run.
@@ -287,6 +299,7 @@ impl Checker {
             keeps_tape: false,
             requests: requests::Requests::default(),
             leaders: leaders::Leaders::default(),
+            lifecycle: lifecycle::Lifecycle::default(),
         };
         Arc::new(Self { began: Instant::now(), promise, state: Mutex::new(state) })
     }

@@ -8,7 +8,7 @@ const SEEDS: u64 = 2_000;
 /// What must happen, and at least how often in [`SEEDS`] seeds: about a third of
 /// what was measured, so that another drawing of faults does not break them. Two are small for a reason: a kubelet whose Node is gone makes no
 /// mirror pod, and has a Lease only where garbage collection stands still.
-const SOMETIMES: [(&str, u64); 154] = [
+const SOMETIMES: [(&str, u64); 175] = [
     ("a budget came to rest", 330),
     ("a budget's status met a conflict", 60),
     ("a clock ran too fast or too slow", 1830),
@@ -163,6 +163,27 @@ const SOMETIMES: [(&str, u64); 154] = [
     ("the promise of an agent was taken back", 40),
     ("the world came to rest", 176),
     ("tolerations changed on a tainted node", 220),
+    ("a pod without a node was evicted", 60),
+    ("a request failed: CanceledDueToNoRequesters", 58),
+    ("a request failed: EvictionInvalid", 100),
+    ("a request failed: NoFurtherResponder", 310),
+    ("a request to evict came to rest", 680),
+    ("a responder evicted its pod", 280),
+    ("a responder of an application completed", 960),
+    ("a responder reported a pod gone that was there", 130),
+    ("a responder that never reports was waited for", 7),
+    ("a turn ended: Canceled", 100),
+    ("a turn ended: Completed", 2000),
+    ("a turn ended: Interrupted", 25),
+    ("an Eviction failed: CanceledDueToNoRequesters", 105),
+    ("an Eviction was created", 1350),
+    ("evicted: PodDeleted", 1890),
+    ("evicted: PodTerminal", 285),
+    ("fault RequestEviction", 1800),
+    ("fault SwitchGateOff", 16),
+    ("fault WithdrawRequest", 400),
+    ("pod-safety evicted a pod by request", 520),
+    ("the eviction of a terminating pod was requested", 480),
 ];
 
 /// Fewer are a look at some worlds: what happens seven times in most of them may happen in none of these.

@@ -66,7 +66,8 @@ impl Drop for Outstanding {
     }
 }
 
-/// The same for an incident of fencing: each of its steps is written before and after.
+/// The same for an incident of fencing: each of its steps is written before and after. And for an Eviction: the turns of its
+/// responders, what ours report, and who requests it.
 const MANY_OF_A_FENCE: u32 = 25;
 
 fn is_write_to_pods(method: &http::Method, path: &str) -> bool {
@@ -82,7 +83,8 @@ impl Checker {
         state.acted(now, caller, method, path, body);
         if is_write_to_pods(method, path) {
             let body: Value = serde_json::from_slice(body).unwrap_or_default();
-            let uid = [str_at(&body, "/preconditions/uid"), str_at(&body, "/metadata/uid")].concat();
+            let paths = ["/preconditions/uid", "/metadata/uid", "/deleteOptions/preconditions/uid"];
+            let uid = paths.map(|path| str_at(&body, path)).concat();
             let intention = Intention { uid, sent: now };
             state.requests.intentions.insert((caller.to_owned(), path.to_owned()), intention);
         }
@@ -138,7 +140,8 @@ impl State {
         let creates = asked.method == http::Method::POST && !asked.path.contains("/pods/");
         let budget = asked.path.contains("/poddisruptionbudgets/");
         let fence = asked.path.contains("/nodefences/");
-        let many = match (budget, fence) {
+        let eviction = asked.path.contains("/lifecycle.k8s.io/");
+        let many = match (budget, fence || eviction) {
             (true, _) => MANY_OF_A_BUDGET,
             (false, true) => MANY_OF_A_FENCE,
             (false, false) => MANY_AT_REST,
@@ -166,6 +169,13 @@ impl Requests {
     }
 }
 
+/// Whether a request leaves a pod's processes time to end.
+pub(super) fn meant_gracefully(asked: &ApiRequest) -> bool {
+    let body: Value = serde_json::from_slice(&asked.body).unwrap_or_default();
+    let options = if asked.method == http::Method::POST { "/deleteOptions" } else { "" };
+    number_at(&body, &format!("{options}/gracePeriodSeconds")) != Some(0) && asked.method != http::Method::PATCH
+}
+
 /// What is wrong with a request, whatever comes of it.
 fn bad_manners(asked: &ApiRequest) -> Option<&'static str> {
     if asked.parameter("resourceVersion") == "0" {
@@ -186,6 +196,16 @@ fn bad_manners(asked: &ApiRequest) -> Option<&'static str> {
             Some(0..) => None,
             Some(_) => Some("asks for a grace that there is not"),
             None => pods.then_some("leaves its grace to the server"),
+        };
+    }
+    if asked.path.ends_with("/eviction") {
+        let names = |field: &str| !str_at(&body, &format!("/deleteOptions/preconditions/{field}")).is_empty();
+        if !names("uid") || !names("resourceVersion") {
+            return Some("does not name UID and version");
+        }
+        return match number_at(&body, "/deleteOptions/gracePeriodSeconds") {
+            Some(1..) => None,
+            _ => Some("does not leave the pod its grace"),
         };
     }
     if pods && str_at(&body, "/metadata/uid").is_empty() {

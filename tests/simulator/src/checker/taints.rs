@@ -162,6 +162,11 @@ impl Taints {
         *self.jumped.entry(caller.to_owned()).or_default() += seconds;
     }
 
+    /// Whether a process marked a pod before it deletes it.
+    pub(super) fn is_marked(&self, caller: &str, uid: &str) -> bool {
+        self.marked.contains_key(&(caller.to_owned(), uid.to_owned()))
+    }
+
     /// By how much the wall clock of a process is ahead; zero if it is behind.
     fn ahead(&self, caller: &str) -> Duration {
         let jumped = self.jumped.get(caller).copied().unwrap_or_default();

@@ -1,9 +1,13 @@
 //! One entry of `faults`.
 
+mod evictions;
+
 use serde::Deserialize;
 
 use super::field::{Field, FieldError, Place, Text};
 use crate::campaign::{Ailment, Fault, Limit, Malfunction, Plan, Trouble};
+
+pub(super) use evictions::EvictionsFile;
 
 /// The longest that anything may last, in seconds.
 const MAX_SECONDS: u64 = 3_600;
@@ -13,7 +17,7 @@ const FARTHEST: u64 = 31_536_000;
 const SLOWEST: u64 = 60_000;
 
 /// All kinds, for what is said of an unknown one.
-pub(super) const KINDS: [&str; 36] = [
+pub(super) const KINDS: [&str; 39] = [
     "cut-node",
     "cut-replica",
     "trouble-node",
@@ -50,6 +54,9 @@ pub(super) const KINDS: [&str; 36] = [
     "tolerate",
     "malfunction",
     "confirm-down",
+    "request-eviction",
+    "withdraw-request",
+    "switch-gate-off",
 ];
 
 /// What a workload may have.
@@ -109,6 +116,7 @@ pub(super) struct Step {
     machine: Text,
     ailment: Text,
     wrong: Text,
+    client: Text,
 }
 
 /// An entry that is being read: which fields were asked for.
@@ -121,7 +129,7 @@ struct Reading<'a> {
 }
 
 impl Step {
-    fn fields(&self) -> [(&'static str, &Text); 26] {
+    fn fields(&self) -> [(&'static str, &Text); 27] {
         [
             ("node", &self.node),
             ("replica", &self.replica),
@@ -149,6 +157,7 @@ impl Step {
             ("machine", &self.machine),
             ("ailment", &self.ailment),
             ("wrong", &self.wrong),
+            ("client", &self.client),
         ]
     }
 
@@ -167,6 +176,9 @@ impl Step {
         }
         if matches!(kind.text, "malfunction" | "confirm-down") && plan.with.fencing.is_none() {
             return Err(kind.error("only where `fencing` is given"));
+        }
+        if evictions::KINDS.contains(&kind.text) && plan.with.evictions.is_none() {
+            return Err(kind.error("only where `evictions` is given"));
         }
         let mut reading = Reading { step: self, kind: kind.text, place, plan, asked: Vec::new() };
         let fault = reading.fault()?;
@@ -335,6 +347,7 @@ impl<'a> Reading<'a> {
             },
             "delete-pod" => Fault::DeletePod { pod: self.pod()? },
             "evict" => Fault::Evict { pod: self.pod()? },
+            "request-eviction" | "withdraw-request" | "switch-gate-off" => return self.deed_of_evictions(),
             "deploy" | "scale" | "change-budget" | "stall-workloads" | "sicken" | "evict-at-once" => {
                 return self.deed_of_budgets();
             }

@@ -6,10 +6,10 @@ use serde::Deserialize;
 use serde_saphyr::{Error, Spanned};
 
 use super::contender::Contender;
-use super::fault::Step;
+use super::fault::{EvictionsFile, Step};
 use super::field::{Field, FieldError, Place, Text};
 use super::{Expect, Scenario};
-use crate::campaign::{Extras, Fault, Fencing, Keeper, Plan};
+use crate::campaign::{Evictions, Extras, Fault, Fencing, Keeper, Plan};
 use crate::checker::Invariant;
 
 /// What a world may have: more says nothing new, and takes long.
@@ -24,7 +24,7 @@ const LONGEST: u64 = 3_600;
 const COLLECTED_AFTER: u64 = 2;
 
 /// The rules by the names that files use.
-const RULES: [(&str, Invariant); 26] = [
+const RULES: [(&str, Invariant); 29] = [
     ("S1", Invariant::AtMostOne),
     ("S2", Invariant::Evidence),
     ("S4", Invariant::Identity),
@@ -41,6 +41,8 @@ const RULES: [(&str, Invariant); 26] = [
     ("S14", Invariant::Tolerance),
     ("S15", Invariant::Heard),
     ("S16", Invariant::Kept),
+    ("S20", Invariant::Verdict),
+    ("S21", Invariant::Turn),
     ("L1", Invariant::Liveness),
     ("L3", Invariant::Ended),
     ("L4", Invariant::Rest),
@@ -50,6 +52,7 @@ const RULES: [(&str, Invariant); 26] = [
     ("L9", Invariant::Reported),
     ("L10", Invariant::Evicted),
     ("L11", Invariant::Lost),
+    ("L13", Invariant::Answered),
     ("simulator", Invariant::Simulator),
 ];
 
@@ -68,6 +71,7 @@ struct File {
     lease_collected_after: Text,
     node_lifecycle: Text,
     fencing: Option<FencingFile>,
+    evictions: Option<EvictionsFile>,
     heal_at: Text,
     subject: Text,
     expect: Option<ExpectFile>,
@@ -156,7 +160,11 @@ fn scenario(file: File) -> Result<Scenario, FieldError> {
         },
         heal_at: heal.seconds(LONGEST)?,
         // How is read below: whether there are devices decides which faults there can be.
-        with: Extras { fencing: file.fencing.as_ref().map(|_| Fencing::default()), ..Extras::default() },
+        with: Extras {
+            fencing: file.fencing.as_ref().map(|_| Fencing::default()),
+            evictions: file.evictions.as_ref().map(|_| Evictions::default()),
+            ..Extras::default()
+        },
         faults: Vec::new(),
     };
     for step in &file.faults {
@@ -170,6 +178,7 @@ fn scenario(file: File) -> Result<Scenario, FieldError> {
     if let Some(fencing) = &file.fencing {
         plan.with = fenced(plan.with, fencing, &file.node_lifecycle)?;
     }
+    plan.with.evictions = file.evictions.as_ref().map(EvictionsFile::read).transpose()?;
     let text = |text: &Text| text.as_ref().map(|text| text.value.trim().to_owned()).unwrap_or_default();
     Ok(Scenario {
         name: text(&file.name),

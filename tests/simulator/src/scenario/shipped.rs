@@ -5,7 +5,7 @@ use super::field::FieldError;
 use super::file::parse;
 
 /// Name and text, as the files have them.
-const FILES: [(&str, &str); 15] = [
+const FILES: [(&str, &str); 17] = [
     ("database.yaml", include_str!("../../../../docs/scenarios/database.yaml")),
     ("two-losses.yaml", include_str!("../../../../docs/scenarios/two-losses.yaml")),
     ("power-loss.yaml", include_str!("../../../../docs/scenarios/power-loss.yaml")),
@@ -16,6 +16,8 @@ const FILES: [(&str, &str); 15] = [
     ("api-trouble.yaml", include_str!("../../../../docs/scenarios/api-trouble.yaml")),
     ("frozen.yaml", include_str!("../../../../docs/scenarios/frozen.yaml")),
     ("drain.yaml", include_str!("../../../../docs/scenarios/drain.yaml")),
+    ("requested-drain.yaml", include_str!("../../../../docs/scenarios/requested-drain.yaml")),
+    ("requested-lost-node.yaml", include_str!("../../../../docs/scenarios/requested-lost-node.yaml")),
     ("storm.yaml", include_str!("../../../../docs/scenarios/storm.yaml")),
     ("partition-zone.yaml", include_str!("../../../../docs/scenarios/partition-zone.yaml")),
     ("flapping.yaml", include_str!("../../../../docs/scenarios/flapping.yaml")),

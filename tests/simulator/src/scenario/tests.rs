@@ -1,13 +1,13 @@
 //! What is right is read, and each thing that is wrong ends in one line with its place.
 
 use super::{Contender, parse, shipped};
-use crate::campaign::{Fault, Fencing, Keeper, Malfunction, Trouble};
+use crate::campaign::{Behavior, Evictions, Fault, Fencing, Keeper, Malfunction, Trouble, Withdrawal};
 use crate::checker::Invariant;
 
 const TOP: &str = "nodes: 3\npods: 2\nheal-at: 100s\n";
 
-/// What devices need, and people who confirm nodes.
-const FENCING: &str = "node-lifecycle: replace\nfencing: {}\n";
+/// What devices need, people who confirm nodes, and clients that request evictions.
+const FENCING: &str = "node-lifecycle: replace\nfencing: {}\nevictions: {}\n";
 
 fn parse_error(text: &str) -> String {
     let said = parse("x.yaml", text).unwrap_err().to_string();
@@ -122,6 +122,29 @@ fn how_nodes_are_fenced_and_how_devices_fail_is_read() {
     assert!(said.contains("field `for`: value `59s`, allowed is"), "{said}");
     let said = wrong_fault("at: 1s, fault: confirm-down, node: 0, for: 90s");
     assert!(said.contains("allowed only where `fencing` is given"), "{said}");
+}
+
+#[test]
+fn responders_and_what_clients_request_are_read() {
+    let top = format!("{TOP}evictions: {{ first: crashes, second: stalls, lost-node: true }}\n");
+    let faults = "faults:\n  - { at: 1s, fault: request-eviction, pod: 5, client: 2, stale: true }
+  - { at: 2s, fault: withdraw-request, client: 2, how: again }
+  - { at: 3s, fault: withdraw-request }
+  - { at: 4s, fault: switch-gate-off, for: 9s }\n";
+    let plan = parse("x.yaml", &format!("{top}{faults}")).unwrap().plan;
+    let evictions = Evictions { first: Behavior::Crashes, second: Some(Behavior::Stalls), lost_node: true, skew: 0 };
+    assert_eq!(plan.with.evictions, Some(evictions));
+    let read = [
+        (1, Fault::RequestEviction { pod: 5, requester: 2, stale: true }),
+        (2, Fault::WithdrawRequest { requester: 2, how: Withdrawal::Again }),
+        (3, Fault::WithdrawRequest { requester: 0, how: Withdrawal::Properly }),
+        (4, Fault::SwitchGateOff { seconds: 9 }),
+    ];
+    assert_eq!(plan.faults, read);
+    let wrong_first = parse_error(&format!("{TOP}evictions: {{ first: sleeps }}\n"));
+    assert!(wrong_first.contains("allowed is one of: moves, hands-over, declines"), "{wrong_first}");
+    let no_api = wrong_fault("at: 1s, fault: request-eviction, pod: 0");
+    assert!(no_api.contains("allowed only where `evictions` is given"), "{no_api}");
 }
 
 #[test]

@@ -44,7 +44,7 @@ pub(super) fn of_kind(rules: Rules) -> &'static [Column] {
         Rules::StatefulSet => STATEFUL_SETS,
         Rules::ReplicaSet | Rules::Replication => REPLICA_SETS,
         Rules::Deployment => DEPLOYMENTS,
-        Rules::Volume | Rules::Claim | Rules::Custom => ANY,
+        Rules::Volume | Rules::Claim | Rules::EvictionRequest | Rules::Eviction | Rules::Custom => ANY,
     }
 }
 

@@ -139,7 +139,7 @@ impl World {
             Fault::EvictAtOnce { workload, clients, stale } => {
                 self.evict_at_once(*workload, *clients, *stale).await;
             }
-            _ => {}
+            fault => self.request_evictions(fault).await,
         }
     }
 

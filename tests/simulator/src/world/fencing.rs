@@ -21,12 +21,14 @@ pub(crate) const HOSTNAME: &str = "kubernetes.io/hostname";
 /// The kinds that are served where nodes are fenced, or volumes guarded: by their evidence; and where people's commands ask
 /// for them.
 pub(super) fn kinds(plan: &Plan) -> Vec<Kind> {
-    let Extras { fencing, guarded_volumes, furnished, .. } = plan.with;
-    match (furnished, fencing.is_some() || guarded_volumes.is_some()) {
+    let Extras { fencing, guarded_volumes, furnished, evictions, .. } = plan.with;
+    let own = match (furnished, fencing.is_some() || guarded_volumes.is_some()) {
         (true, _) => [Kind::custom_resources(), super::initial_objects::kinds()].concat(),
         (false, true) => Kind::custom_resources(),
         (false, false) => Vec::new(),
-    }
+    };
+    // Last: a kind's number is part of no key that others see.
+    if evictions.is_some() { [own, Kind::lifecycle()].concat() } else { own }
 }
 
 fn object(kind: &str, name: &str, spec: Value) -> Value {

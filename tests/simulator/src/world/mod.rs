@@ -16,6 +16,7 @@
 //! | `seam` | what lies between its client and the wire |
 //! | `planted` | what planted bugs make of requests, answers and watches |
 //! | `planted_budgets` | what they make of the numbers of disruption budgets |
+//! | `planted_evictions` | what they make of requests to evict pods |
 //! | `planted_taints` | what they make of deletions for taints |
 //! | `planted_nodes` | what they make of nodes that are lost |
 //! | `planted_fencing` | what they make of fencing |
@@ -37,6 +38,7 @@
 //! | `kcm_budgets` | the baseline: kube-controller-manager's disruption controller |
 //! | `shops` | workloads with a disruption budget, and their readiness |
 //! | `drain` | people who evict |
+//! | `evictions` | who uses the Eviction API: clients, responders of applications, the garbage collector |
 //! | `script` | the baseline: force delete when NotReady |
 //! | `faults` | what a plan can do to all of them |
 //! | `volumes` | whoever runs writes to its volume |
@@ -55,6 +57,7 @@ mod devices;
 mod drain;
 mod drift;
 mod editors;
+mod evictions;
 mod faults;
 mod fencing;
 mod guarded;
@@ -71,6 +74,7 @@ mod live_run;
 mod machines;
 mod planted;
 mod planted_budgets;
+mod planted_evictions;
 mod planted_fencing;
 mod planted_nodes;
 mod planted_taints;
@@ -95,6 +99,7 @@ use serde_json::Value;
 use crate::chance::Chance;
 
 pub use baseline::Baseline;
+pub(crate) use evictions::LIFECYCLE;
 pub(crate) use fencing::HOSTNAME;
 pub(crate) use guarded::claims_of;
 pub(crate) use host::{moment, stamp};

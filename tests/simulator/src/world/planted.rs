@@ -66,6 +66,7 @@ impl Seam {
         let Some(plant) = self.plant else { return parts };
         let writes = parts.is_write_to_pod();
         self.mistakes_owner(plant, &mut parts);
+        self.mistakes_eviction(plant, &mut parts);
         match plant {
             Plant::NoUid if writes => remove_field(&mut parts, "uid"),
             Plant::NoVersion if writes => remove_field(&mut parts, "resourceVersion"),
@@ -127,6 +128,12 @@ impl Seam {
                 answer
             }
             Plant::CountsFromFirstSight | Plant::GivesUp => self.after_taints(&parts, first.await).await,
+            Plant::SecondEviction | Plant::EvictsOutOfTurn | Plant::PassesBudget => {
+                let answer = first.await;
+                let code = answer.as_ref().map_or(0, |answer| answer.status().as_u16());
+                self.after_eviction(plant, &parts, code).await;
+                answer
+            }
             _ => self.after(plant, parts, first.await).await,
         }
     }
@@ -308,6 +315,8 @@ impl Seam {
                     | Plant::DeafToMounts
                     | Plant::WordsNeverExpire
                     | Plant::MasksWords
+                    | Plant::CancelsUnread
+                    | Plant::TerminatingIsGone
             )
         )
     }
@@ -342,7 +351,7 @@ impl Seam {
             let (seam, event) = (self.clone(), event.clone());
             self.aside(Box::pin(async move { seam.remove_at_once(&event).await }));
         }
-        let event = self.other_words(parts, event);
+        let event = self.changed_evictions(parts, self.other_words(parts, event));
         Some(if of_nodes || of_pods { self.changed_taints(event) } else { event })
     }
 

@@ -42,6 +42,8 @@ pub struct Settings {
     pub provider_behind: Duration,
     /// Whether it guards exclusive volumes.
     pub volumes: bool,
+    /// Whether it serves requests to evict pods.
+    pub evictions: bool,
     /// The namespace of the Leases of agents, if it accepts what they report of pods.
     pub agent_reports: Option<&'static str>,
 }
@@ -60,6 +62,7 @@ impl Settings {
         fencing: false,
         provider_behind: Duration::from_secs(300),
         volumes: false,
+        evictions: false,
         agent_reports: None,
     };
 
@@ -82,6 +85,7 @@ impl Settings {
             nodes: world.with.nodes,
             fencing: world.with.fencing.is_some(),
             volumes: world.with.guarded_volumes.is_some(),
+            evictions: world.with.evictions.is_some(),
             agent_reports: world.has_agents().then_some(super::fencing::NAMESPACE),
             ..if older { Self::OLDER } else { Self::SHIPPED }
         };
@@ -122,6 +126,7 @@ impl Settings {
             ("taint-eviction", self.taints),
             ("fencing", self.fencing),
             ("volume-guard", self.volumes),
+            ("eviction", self.evictions),
         ];
         all.into_iter().filter(|(_, runs)| *runs).map(|(name, _)| name)
     }

@@ -87,6 +87,8 @@ pub struct World {
     pub(crate) has_budgets: bool,
     /// Until when the controllers of workloads with a budget do nothing.
     pub(crate) stalled_until: Mutex<Duration>,
+    /// The latest request of each client that requests evictions.
+    pub(crate) requested: Mutex<BTreeMap<usize, String>>,
     pub(crate) launch: Option<Launch>,
     pub(crate) plant: Option<Plant>,
     pub(crate) tape: Tape,
@@ -225,6 +227,7 @@ impl World {
             with: plan.with,
             has_budgets: plan.faults.iter().any(|(_, fault)| matches!(fault, Fault::Deploy { .. })),
             stalled_until: Mutex::default(),
+            requested: Mutex::default(),
             launch,
             plant,
             tape,
@@ -310,6 +313,10 @@ impl World {
             super::kcm_volumes::start(self, peers);
         }
         super::shops::Shops::start(self, peers);
+        if plan.with.evictions.is_some() {
+            self.checker.gate_switched(true);
+        }
+        super::evictions::Responders::start(self, peers);
         match subject {
             Subject::Shipped(launch, plant) => {
                 self.checker.nodes_are_kept_by(plan.with.nodes);
@@ -334,6 +341,7 @@ impl World {
         self.links.heal();
         self.heal_devices();
         self.heal_machines();
+        self.switch_gate(true);
         for server in self.servers.all() {
             server.reach(Reach::Whole);
             server.follow(Following::AtOnce);

@@ -147,7 +147,9 @@ impl Seam {
         let never = matches!(self.plant, Some(Plant::SkipPatch | Plant::DeleteFirst));
         let first = if never && tampered.path().ends_with("/status") {
             Box::pin(pending())
-        } else if let Some(answer) = self.answered_by_plant(&tampered) {
+        } else if let Some(answer) =
+            self.answers_about_evictions(&tampered).or_else(|| self.answered_by_plant(&tampered))
+        {
             Box::pin(async move { answer })
         } else {
             self.send(tampered.clone())

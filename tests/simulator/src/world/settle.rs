@@ -40,6 +40,14 @@ impl World {
         }
     }
 
+    /// Until responders that never report have lost their turns: once, for the longest.
+    async fn wait_for_turns(&self) {
+        if let Some(until) = self.turns_end_by() {
+            self.checker.probe("a responder that never reports was waited for");
+            tokio::time::sleep(until.saturating_sub(self.checker.now())).await;
+        }
+    }
+
     /// Waits for what is owed, and judges.
     pub(crate) async fn wait_settled(
         self: &Arc<Self>,
@@ -53,6 +61,7 @@ impl World {
         self.checker.check_budgets();
         let ours = matches!(subject, Subject::Shipped(..));
         if ours {
+            self.wait_for_turns().await;
             self.wait_for_what_is_owed(healed + WAIT_AT_MOST).await;
         }
         for what in self.etcd.unimplemented() {
@@ -63,6 +72,9 @@ impl World {
         }
         self.checker.check_outstanding();
         self.check_stuck();
+        if self.with.evictions.is_some() {
+            self.checker.check_evictions(&self.etcd.objects("Pod"), &self.holds());
+        }
         if self.with.guarded_volumes.is_some() {
             let all = |kind| self.etcd.objects(kind);
             let objects = Owned {
@@ -117,7 +129,7 @@ impl World {
             if made.is_some_and(|made| made + STARTS_WITHIN > now) {
                 // It is about to.
                 false
-            } else if self.came_lately(node, now) {
+            } else if self.came_lately(node, now) || self.checker.is_eviction_requested(str_at(&pod, "/metadata/uid")) {
                 false
             } else if node.is_empty() {
                 somewhere && !self.with.attached_volumes
@@ -167,7 +179,7 @@ impl World {
             pod.is_some_and(|pod| pod.pointer("/metadata/deletionTimestamp").is_some())
         };
         // Its kubelet evicts it as soon as its worker is free.
-        let evicted = |uid: &String| self.evicted.lock().contains(uid);
+        let evicted = |uid: &String| self.evicted.lock().contains(uid) || self.checker.is_eviction_requested(uid);
         before.retain(|identity, uid| feasible.contains(identity) && !ends(identity) && !evicted(uid));
         let long = self.chance.below(LONG_EACH, "rest", "watched", 0) == 0;
         tokio::time::sleep(if long { LONG_REST } else { REST }).await;

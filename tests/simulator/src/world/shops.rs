@@ -129,6 +129,7 @@ impl Shops {
         pod["metadata"]["ownerReferences"] = json!([{ "apiVersion": "apps/v1", "kind": str_at(set, "/kind"),
             "name": owner, "uid": str_at(set, "/metadata/uid"), "controller": true, "blockOwnerDeletion": true }]);
         pod["spec"]["terminationGracePeriodSeconds"] = grace.into();
+        self.world.name_responders(&mut pod);
         self.request("workloads", "POST", PODS, Some(pod)).await;
     }
 

@@ -127,6 +127,7 @@ impl Workloads {
         if self.world.with.furnished && name.starts_with("data-") {
             self.world.make_member(&mut pod);
         }
+        self.world.name_responders(&mut pod);
         self.request("POST", "/api/v1/namespaces/default/pods", Some(pod)).await;
     }
 

@@ -18,6 +18,7 @@ mod corpus;
 mod determinism;
 mod differential;
 mod documents;
+mod evictions;
 mod fencing;
 mod files;
 mod memory;

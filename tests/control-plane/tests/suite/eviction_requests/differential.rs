@@ -3,7 +3,7 @@
 
 use super::*;
 
-#[path = "../../../../../controllers/eviction/src/tests/port.rs"]
+#[path = "../../../../simulator/src/api/kinds/eviction_status.rs"]
 mod port;
 
 const RESPONDERS: [(&str, i32); 3] = [("example.com/a", 10_000), ("example.com/b", 5_000), (EVICTOR, 100)];

@@ -57,6 +57,7 @@ pub(crate) fn apply(kind: &Kind, object: &mut Value) {
         Rules::Replication => replication(object),
         Rules::Lease => drop(object_mut(object, &["spec"])),
         Rules::Event => event(object),
+        Rules::EvictionRequest | Rules::Eviction => super::lifecycle::complete(object),
         Rules::Custom => {}
     }
 }

@@ -7,6 +7,8 @@
 //! [`metadata`] and [`validate`].
 
 pub(crate) mod defaults;
+mod eviction_status;
+pub(crate) mod lifecycle;
 pub(crate) mod metadata;
 mod node;
 mod pod;
@@ -57,6 +59,10 @@ pub enum Rules {
     Deployment,
     /// `v1 ReplicationController`.
     Replication,
+    /// `lifecycle.k8s.io/v1alpha1 EvictionRequest`.
+    EvictionRequest,
+    /// `lifecycle.k8s.io/v1alpha1 Eviction`.
+    Eviction,
     /// A custom resource, with a status subresource.
     Custom,
 }
@@ -127,6 +133,16 @@ impl Kind {
         Self::new("pod-safety.dev", "v1alpha1", plural, kind, namespaced, Rules::Custom)
     }
 
+    /// The kinds of the Eviction API, which a feature gate and `--runtime-config` switch on.
+    #[must_use]
+    pub fn lifecycle() -> Vec<Self> {
+        let kind = |plural, kind, rules| Self::new(lifecycle::GROUP, "v1alpha1", plural, kind, true, rules);
+        vec![
+            kind("evictionrequests", "EvictionRequest", Rules::EvictionRequest),
+            kind("evictions", "Eviction", Rules::Eviction),
+        ]
+    }
+
     /// The kinds of Kubernetes itself that are served.
     #[must_use]
     pub fn built_in() -> Vec<Self> {
@@ -161,6 +177,7 @@ impl Kind {
     /// Whether a PUT without a resourceVersion replaces whatever is there.
     pub(crate) const fn unconditional_update(&self) -> bool {
         !matches!(self.rules, Rules::Lease | Rules::Budget | Rules::Attachment | Rules::Custom)
+            && !is_lifecycle(self.rules)
     }
 
     /// Whether a PUT to a free name creates.
@@ -196,6 +213,10 @@ const fn is_workload(rules: Rules) -> bool {
     matches!(rules, Rules::StatefulSet | Rules::ReplicaSet | Rules::Deployment | Rules::Replication)
 }
 
+const fn is_lifecycle(rules: Rules) -> bool {
+    matches!(rules, Rules::EvictionRequest | Rules::Eviction)
+}
+
 /// What the server sets on a new object, whatever its creator wrote.
 pub(crate) fn prepare_create(kind: &Kind, object: &mut Value, now: Timestamp) {
     match kind.rules {
@@ -204,6 +225,7 @@ pub(crate) fn prepare_create(kind: &Kind, object: &mut Value, now: Timestamp) {
         Rules::Budget => policy::prepare_create(object),
         Rules::Volume | Rules::Claim | Rules::Attachment => storage::prepare_create(kind.rules, object, now),
         rules if is_workload(rules) => workload::prepare_create(rules, object),
+        rules if is_lifecycle(rules) => lifecycle::prepare_create(object),
         Rules::Namespace => {
             fields::set(object, &[], "status", serde_json::json!({ "phase": "Active" }));
             let finalizers = fields::texts(object, &["spec", "finalizers"]);
@@ -247,6 +269,7 @@ pub(crate) fn prepare_update(kind: &Kind, part: Part, new: &mut Value, old: &Val
                 None => fields::remove(new, &[], "status"),
             }
         }
+        (rules, Part::Status) if is_lifecycle(rules) => lifecycle::prepare_status(new, old),
         (Rules::Deployment, Part::Status) => {
             fields::copy(new, old, &[], "spec");
             fields::copy(new, old, &["metadata"], "labels");
@@ -260,7 +283,7 @@ pub(crate) fn prepare_update(kind: &Kind, part: Part, new: &mut Value, old: &Val
 }
 
 fn bump_generation(rules: Rules, new: &mut Value, old: &Value) {
-    let counts = matches!(rules, Rules::Budget | Rules::Custom) || is_workload(rules);
+    let counts = matches!(rules, Rules::Budget | Rules::Custom) || is_workload(rules) || is_lifecycle(rules);
     let changed = if rules == Rules::Custom {
         without_metadata(new) != without_metadata(old)
     } else {
@@ -293,13 +316,15 @@ pub(crate) fn validate_create(kind: &Kind, object: &Value) -> Vec<Cause> {
         Rules::Event => event(object),
         Rules::Custom => custom(kind, object, None),
         rules if is_workload(rules) => workload::validate_create(rules, object),
+        rules if is_lifecycle(rules) => lifecycle::validate_create(kind, object),
         _ => Vec::new(),
     }
 }
 
-/// What is wrong with a change.
-pub(crate) fn validate_update(kind: &Kind, part: Part, new: &Value, old: &Value) -> Vec<Cause> {
+/// What is wrong with a change, at this moment of the server's clock.
+pub(crate) fn validate_update(kind: &Kind, part: Part, new: &Value, old: &Value, now: Timestamp) -> Vec<Cause> {
     match (kind.rules, part) {
+        (rules, part) if is_lifecycle(rules) => lifecycle::validate_update(kind, part, new, old, now),
         (Rules::Pod, Part::Main) => pod::validate_update(new, old),
         (Rules::Pod, _) => pod::validate_status(new, old),
         (Rules::Node, _) => node::validate(new, Some(old)),

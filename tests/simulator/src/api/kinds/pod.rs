@@ -80,6 +80,7 @@ fn keep_observed_generations(new: &mut Value, old: &Value) {
 
 pub(super) fn validate_create(pod: &Value) -> Vec<Cause> {
     let mut causes = validate_spec(pod, &["spec"], "spec");
+    causes.extend(super::lifecycle::validate_responders(pod));
     for (index, toleration) in list(pod, &["spec", "tolerations"]).iter().enumerate() {
         causes.extend(validate_toleration(toleration, &format!("spec.tolerations[{index}]")));
     }

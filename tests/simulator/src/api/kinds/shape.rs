@@ -66,7 +66,14 @@ const MAPS: [&str; 12] = [
 pub(crate) fn canonical(kind: &Kind, object: Value) -> Result<Value, serde_json::Error> {
     check_micro_times(kind, &object)?;
     let mut value = match kind.rules {
-        Rules::Pod => through::<Pod>(object),
+        Rules::Pod => {
+            let mut object = object;
+            let responders = super::lifecycle::take_responders(&mut object);
+            through::<Pod>(object).map(|mut pod| {
+                super::lifecycle::put_responders(&mut pod, responders);
+                pod
+            })
+        }
         Rules::Node => through::<Node>(object),
         Rules::Lease => through::<Lease>(object),
         Rules::Event => through::<Event>(object),
@@ -79,6 +86,11 @@ pub(crate) fn canonical(kind: &Kind, object: Value) -> Result<Value, serde_json:
         Rules::ReplicaSet => through::<ReplicaSet>(object),
         Rules::Deployment => through::<Deployment>(object),
         Rules::Replication => through::<ReplicationController>(object),
+        Rules::EvictionRequest | Rules::Eviction => {
+            let mut object = object;
+            drop_empty(&mut object);
+            super::lifecycle::decode(kind.rules, object)
+        }
         Rules::Custom => custom(kind, object),
     }?;
     let counts: &[&str] = match kind.rules {

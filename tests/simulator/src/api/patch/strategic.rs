@@ -26,6 +26,7 @@ fn strategy(above: &str, field: &str) -> Lists {
         (_, "ownerReferences") => Lists::ByKey("uid"),
         ("metadata", "finalizers") => Lists::Set,
         ("status", "conditions" | "addresses") => Lists::ByKey("type"),
+        ("status", "requesters" | "targetResponders" | "responders") => Lists::ByKey("name"),
         ("status", "podIPs" | "hostIPs") => Lists::ByKey("ip"),
         (_, "containers" | "initContainers" | "ephemeralContainers" | "volumes" | "env" | "imagePullSecrets") => {
             Lists::ByKey("name")

@@ -44,7 +44,10 @@ fn pod(name: &str, ready: bool, terminates: bool) -> Value {
 impl Fixture {
     fn request(&self, caller: &str, method: Method, path: &str, code: u16, changes: &[ObservedChange]) {
         // As whoever has manners asks: their lack is another rule's business.
-        let body = json!({ "metadata": { "uid": "named", "resourceVersion": "1" } }).to_string().into();
+        let named = json!({ "uid": "named", "resourceVersion": "1" });
+        let body = json!({ "metadata": named,
+            "deleteOptions": { "gracePeriodSeconds": 1, "preconditions": named } });
+        let body = body.to_string().into();
         self.checker.executed(&ApiRequest { body, ..ApiRequest::new(caller, method, path) }, code, changes);
     }
 
@@ -160,7 +163,9 @@ fn s7_a_process_under_test_names_a_uid_that_the_pod_does_not_have() {
             seconds(60).await;
             let path = "/api/v1/namespaces/default/pods/a/eviction";
             told.write("replica-0.1", path, CONTINUE, |budget| budget["status"]["disruptionsAllowed"] = 0.into());
-            let body = json!({ "metadata": { "uid": "named" }, "deleteOptions": { "preconditions": { "uid": uid } } });
+            let options = json!({ "gracePeriodSeconds": 1,
+                "preconditions": { "uid": uid, "resourceVersion": "1" } });
+            let body = json!({ "metadata": { "uid": "named" }, "deleteOptions": options });
             let asked =
                 ApiRequest { body: body.to_string().into(), ..ApiRequest::new("replica-0.1", Method::POST, path) };
             told.checker.executed(&asked, 409, &[]);

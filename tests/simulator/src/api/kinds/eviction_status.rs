@@ -1,5 +1,6 @@
-//! The API server's validation of an Eviction's status (`pkg/apis/lifecycle/validation`, v1.37.2), for the model check. The
-//! control-plane suite compares it with a real API server.
+//! The API server's validation of an Eviction's status (`pkg/apis/lifecycle/validation`, v1.37.2). The simulated API server
+//! applies it, the model check of `controllers/eviction` includes it, and the control-plane suite compares it with a real
+//! API server.
 
 use std::collections::BTreeSet;
 
@@ -9,15 +10,24 @@ use serde_json::Value;
 
 const SKEW: i64 = 30;
 const DEADLINE: i64 = 1_200;
-const MOST: usize = 11;
-const LONGEST: i64 = 10 * 365 * 86_400;
+const MAX_RESPONDERS: usize = 11;
+const MAX_REQUESTERS: usize = 100;
+const MAX_EXPECTED: i64 = 10 * 365 * 86_400;
 
 fn list<'a>(status: &'a Value, field: &str) -> &'a [Value] {
     status[field].as_array().map_or(&[], Vec::as_slice)
 }
 
+fn text<'a>(entry: &'a Value, field: &str) -> &'a str {
+    entry[field].as_str().unwrap_or_default()
+}
+
 fn name(entry: &Value) -> &str {
-    entry["name"].as_str().unwrap_or_default()
+    text(entry, "name")
+}
+
+fn priority(entry: &Value) -> i32 {
+    entry["priority"].as_i64().and_then(|priority| priority.try_into().ok()).unwrap_or(0)
 }
 
 fn time(entry: &Value, field: &str) -> Option<i64> {
@@ -50,33 +60,35 @@ pub(super) fn validate(old: &Value, new: &Value, now: i64) -> Result<(), String>
     let (before, after) = (old["observedGeneration"].as_i64(), new["observedGeneration"].as_i64());
     refuse(after < before, "may not be decreased")?;
     let requesters: BTreeSet<&str> = list(new, "requesters").iter().map(name).collect();
-    refuse(requesters.len() != list(new, "requesters").len() || requesters.len() > 100, "requesters")
+    let count = list(new, "requesters").len();
+    refuse(requesters.len() != count || count > MAX_REQUESTERS, "requesters")
 }
 
 fn sorted(status: &Value) -> Vec<&Value> {
     let mut all: Vec<&Value> = list(status, "targetResponders").iter().collect();
-    let key = |one: &Value| i32::try_from(one["priority"].as_i64().unwrap()).unwrap();
-    all.sort_by(|one, other| compare_turns((name(one), key(one)), (name(other), key(other))));
+    all.sort_by(|one, other| compare_turns((name(one), priority(one)), (name(other), priority(other))));
     all
+}
+
+fn keeps_members(before: &[&Value], after: &[&Value]) -> Result<(), String> {
+    let names = |all: &[&Value]| all.iter().map(|one| name(one).to_owned()).collect::<BTreeSet<_>>();
+    refuse(before.len() != after.len() || names(before) != names(after), "must preserve the same keys")?;
+    after.iter().try_for_each(|one| {
+        let same = before.iter().any(|earlier| name(earlier) == name(one) && earlier["priority"] == one["priority"]);
+        refuse(!same, "cannot be modified once set")
+    })
 }
 
 fn targets(old: &Value, new: &Value, is_final: bool, now: i64) -> Result<(), String> {
     let (before, after) = (sorted(old), sorted(new));
     if !before.is_empty() {
-        let names = |all: &[&Value]| all.iter().map(|one| name(one).to_owned()).collect::<BTreeSet<_>>();
-        refuse(before.len() != after.len() || names(&before) != names(&after), "must preserve the same keys")?;
-        for one in &after {
-            let known = before.iter().find(|known| name(known) == name(one)).unwrap();
-            refuse(known["priority"] != one["priority"], "cannot be modified once set")?;
-        }
+        keeps_members(&before, &after)?;
     }
-    refuse(after.len() > MOST, "must have at most 11 items")?;
+    refuse(after.len() > MAX_RESPONDERS, "must have at most 11 items")?;
     let last_active = before.iter().position(|one| one["state"] == "Active");
     let changed = last_active.is_some_and(|at| after[at]["state"] != "Active");
     let all_done = is_final
-        || before
-            .last()
-            .is_some_and(|one| ["Completed", "Canceled", "Interrupted"].contains(&one["state"].as_str().unwrap()));
+        || before.last().is_some_and(|one| ["Completed", "Canceled", "Interrupted"].contains(&text(one, "state")));
     for (at, one) in after.iter().enumerate() {
         let over = last_active.is_some_and(|last| at < last) || !before.is_empty() && last_active.is_none() && all_done;
         let expected: &[&str] = if over {
@@ -90,7 +102,7 @@ fn targets(old: &Value, new: &Value, is_final: bool, now: i64) -> Result<(), Str
         } else {
             &["Inactive"]
         };
-        let state = one["state"].as_str().unwrap();
+        let state = text(one, "state");
         match over {
             true => refuse(before[at]["state"] != one["state"], "final state is immutable")?,
             false => {
@@ -105,9 +117,9 @@ fn targets(old: &Value, new: &Value, is_final: bool, now: i64) -> Result<(), Str
 fn responder(one: &Value, new: &Value, is_final: bool, now: i64) -> Result<(), String> {
     let report = list(new, "responders").iter().find(|report| name(report) == name(one));
     let report = report.ok_or("has to be tracked in status.responders first")?;
-    let priority = one["priority"].as_i64().unwrap();
+    let priority = priority(one);
     refuse(if name(one) == IMPERATIVE_EVICTOR { priority != 100 } else { priority < 1_000 }, "priority")?;
-    let (state, start) = (one["state"].as_str().unwrap(), time(report, "startTime"));
+    let (state, start) = (text(one, "state"), time(report, "startTime"));
     let completed = time(report, "completionTime").is_some();
     let sign = time(report, "heartbeatTime").or(start);
     let early = sign.is_some_and(|sign| now < sign + DEADLINE - SKEW);
@@ -137,15 +149,19 @@ fn report(before: &Value, after: &Value, active: bool, now: i64) -> Result<(), S
     refuse(start.0 != start.1 && !start.1.is_some_and(near), "startTime must be set to the present time")?;
     refuse(beat.0.is_some() && beat.1.is_none(), "is required once set")?;
     if beat.0 != beat.1 {
-        refuse(beat.1 < start.1 || start.1.is_none() || beat.1 < beat.0 || !beat.1.is_some_and(near), "heartbeatTime")?;
+        refuse(start.1.is_none() || beat.1 < start.1, "heartbeatTime must not be before startTime")?;
+        refuse(beat.1 < beat.0, "heartbeatTime cannot be decreased")?;
+        refuse(!beat.1.is_some_and(near), "heartbeatTime must be set to the present time")?;
     }
     if let Some(at) = expected.1.filter(|_| expected.0 != expected.1) {
-        let bad = start.1.is_none_or(|start| at < start) || at < now - SKEW || at > now + LONGEST;
-        refuse(bad, "expectedCompletionTime")?;
+        let range = start.1.is_none_or(|start| at < start) || at > now + MAX_EXPECTED;
+        refuse(range, "expectedCompletionTime is out of range")?;
+        refuse(at < now - SKEW, "expectedCompletionTime cannot be set to the past time")?;
     }
     refuse(done.0.is_some() && done.0 != done.1, "completionTime cannot be modified once set")?;
     if let Some(at) = done.1 {
-        refuse(start.1.is_none_or(|start| at < start) || done.0 != done.1 && !near(at), "completionTime")?;
+        refuse(start.1.is_none_or(|start| at < start), "completionTime must not be before startTime")?;
+        refuse(done.0 != done.1 && !near(at), "completionTime must be set to the present time")?;
     }
     refuse(after["message"].as_str().is_some_and(|message| message.chars().count() > 4_000), "message")
 }
