@@ -334,7 +334,7 @@ fn the_table_and_the_explanations_are_opened_and_closed() {
 fn scenarios_are_chosen_by_name_or_number() {
     let scenarios = shipped().unwrap();
     assert_eq!(find_scenario(&scenarios, None).unwrap(), 0);
-    assert_eq!(find_scenario(&scenarios, Some("storm")).unwrap(), 10);
+    assert_eq!(find_scenario(&scenarios, Some("storm")).unwrap(), 12);
     assert_eq!(find_scenario(&scenarios, Some("2")).unwrap(), 1);
     for unknown in ["0", &*(scenarios.len() + 1).to_string(), "nosuch"] {
         let message = find_scenario(&scenarios, Some(unknown)).unwrap_err().to_string();

@@ -154,8 +154,8 @@ fn asks_for(name: &str) -> (Kind, Obj) {
 #[test]
 fn an_eviction_is_tried_at_once_when_a_budget_allows_it_again() {
     for (reason, allowed, soon) in [("BudgetBlocks", 1, true), ("BudgetBlocks", 0, false), ("WebhookFails", 1, false)] {
-        let said = with_message(&refused(reason, 5, 60, 1), 60);
-        let objects = [member("p"), allows(allowed), request_object(), (Kind::Evictions, said)];
+        let waiting = with_message(&refused(reason, 5, 60, 1), 60);
+        let objects = [member("p"), allows(allowed), request_object(), (Kind::Evictions, waiting)];
         let evicts =
             |second| describe(&decide_at(&world(&objects), second)).iter().any(|word| word.starts_with("evict"));
         assert_eq!((evicts(64), evicts(65)), (false, soon), "{reason} {allowed}");

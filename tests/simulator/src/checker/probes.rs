@@ -117,7 +117,7 @@ const SOMETIMES: [(&str, u64); 175] = [
     ("fault RemovePolicy", 150),
     ("fault RenewVolume", 80),
     ("fault RestartAttacher", 163),
-    ("fault RestartServer", 318),
+    ("fault RestartServer", 200),
     ("fault Scale", 296),
     ("fault Sicken", 80),
     ("fault SickenNode", 267),
