@@ -165,7 +165,6 @@ fn broken(boot: &str, next: Option<Holder>) -> VolumeChange {
     VolumeChange::Revoke { holder: holder(boot), basis: RevocationBasis::Rebooted, next, denial: None }
 }
 
-#[expect(clippy::too_many_lines, reason = "a table")]
 fn volumes() -> Vec<Volume> {
     let refused = |why: &str| AttachDenial { why: why.to_owned(), detach_from: None };
     let taken = |refused| VolumeChange::Acquire { holder: holder(BOOT), denial: refused };
