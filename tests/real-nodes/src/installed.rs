@@ -33,7 +33,7 @@ const RELEASE: &str = "pod-safety";
 
 /// Plays all of it; an error is what is not as it should be.
 pub(crate) async fn play() -> Result<String> {
-    let mut steps = Steps::of("helm");
+    let mut steps = Steps::new("helm");
     let mut cluster = steps.step("three machines", Cluster::machines(Mode::Replace, Extra::ServiceAccounts)).await?;
     steps.step("the image in their containerd", import()).await?;
     steps.step("helm install: two replicas Ready, on two machines", install(&cluster)).await?;

@@ -38,7 +38,7 @@ struct Incident {
 
 /// Plays all of it; an error is what is not as it should be.
 pub(crate) async fn play() -> Result<String> {
-    let mut steps = Steps::of("requests");
+    let mut steps = Steps::new("requests");
     let cluster = Cluster::start_with(Mode::Replace, Extra::Evictions);
     let mut cluster = steps.step("three machines, whose API servers serve Evictions", cluster).await?;
     let since = watch::uptime()?;

@@ -32,7 +32,7 @@ fn eviction(states: [&str; 2]) -> Value {
             "responders": [{ "name": APP, "startTime": "t" }, { "name": IMPERATIVE_EVICTOR }] } })
 }
 
-fn said(mut object: Value, kind: &str, reason: &str) -> Value {
+fn with_condition(mut object: Value, kind: &str, reason: &str) -> Value {
     object["status"]["conditions"] = json!([{ "type": kind, "status": "True", "reason": reason }]);
     object
 }
@@ -86,7 +86,7 @@ fn s20_an_end_is_true_or_was_read() {
         lists(checker);
     };
     let nothing = |_: &Checker| {};
-    let of = |kind: &str, reason: &str| said(eviction(["Completed", "Inactive"]), kind, reason);
+    let of = |kind: &str, reason: &str| with_condition(eviction(["Completed", "Inactive"]), kind, reason);
     let verdict = [Invariant::Verdict];
     assert_eq!(ends(of("TargetEvicted", "PodDeleted"), gone), []);
     assert_eq!(ends(of("TargetEvicted", "PodDeleted"), nothing), verdict);
@@ -105,7 +105,7 @@ fn s21_a_turn_lasts_and_a_report_is_its_responders_own() {
     let nothing = |_: &Checker| {};
     let interrupted = eviction(["Interrupted", "Active"]);
     assert_eq!(ends(interrupted.clone(), nothing), [Invariant::Turn], "after six seconds");
-    let evicted = said(eviction(["Interrupted", "Inactive"]), "TargetEvicted", "PodDeleted");
+    let evicted = with_condition(eviction(["Interrupted", "Inactive"]), "TargetEvicted", "PodDeleted");
     assert_eq!(ends(evicted, gone), []);
     let mut reported = eviction(["Active", "Inactive"]);
     reported["status"]["responders"][0]["completionTime"] = json!("t");
@@ -129,7 +129,7 @@ fn s21_one_eviction_of_a_pod_goes_on() {
         .contains(&Invariant::Turn)
     };
     assert!(second(eviction(["Active", "Inactive"])));
-    assert!(!second(said(eviction(["Canceled", "Inactive"]), "Failed", CANCELED)));
+    assert!(!second(with_condition(eviction(["Canceled", "Inactive"]), "Failed", CANCELED)));
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn l13_what_is_requested_is_answered() {
     let waits = eviction(["Active", "Inactive"]);
     assert_eq!(rests(request(), Some(waits.clone()), running()), [], "its responder has 20 minutes");
     assert_eq!(rests(request(), None, running()), [Invariant::Answered]);
-    assert_eq!(rests(said(request(), "TargetEvicted", "PodDeleted"), None, Vec::new()), []);
+    assert_eq!(rests(with_condition(request(), "TargetEvicted", "PodDeleted"), None, Vec::new()), []);
     assert_eq!(rests(request(), None, Vec::new()), [Invariant::Answered]);
     let mut unseen = request();
     unseen["metadata"]["generation"] = json!(2);
