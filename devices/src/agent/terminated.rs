@@ -65,7 +65,7 @@ mod tests {
 
     const MINE: &str = "i-0123456789abcdef0";
 
-    fn ended(code: i32, stdout: &str, cut: bool) -> RunResult {
+    fn run_result(code: i32, stdout: &str, cut: bool) -> RunResult {
         let text = stdout.as_bytes().to_vec().into();
         let stdout = CapturedOutput { text, is_truncated: cut };
         RunResult {
@@ -84,17 +84,17 @@ mod tests {
         order.parameters = plain(&[("plug", MINE)]);
         let question = list_query("fence_aws", &order).unwrap();
         for (what, ended, is_gone) in [
-            ("alone", ended(0, "i-0123456789abcdef0,\n", false), true),
-            ("among others", ended(0, "i-0aaaaaaaaaaaaaaa0,\ni-0123456789abcdef0,\n", false), true),
-            ("nothing is listed", ended(0, "", false), false),
-            ("others are", ended(0, "i-0aaaaaaaaaaaaaaa0,\n", false), false),
-            ("its id begins another", ended(0, "i-0123456789abcdef01,\n", false), false),
-            ("its id ends another", ended(0, "xi-0123456789abcdef0,\n", false), false),
-            ("in a sentence", ended(0, "no i-0123456789abcdef0,\n", false), false),
-            ("with an alias", ended(0, "i-0123456789abcdef0,w1\n", false), false),
-            ("without the separator", ended(0, "i-0123456789abcdef0\n", false), false),
-            ("the agent failed", ended(1, "i-0123456789abcdef0,\n", false), false),
-            ("the list was cut off", ended(0, "i-0123456789abcdef0,\n", true), false),
+            ("alone", run_result(0, "i-0123456789abcdef0,\n", false), true),
+            ("among others", run_result(0, "i-0aaaaaaaaaaaaaaa0,\ni-0123456789abcdef0,\n", false), true),
+            ("nothing is listed", run_result(0, "", false), false),
+            ("others are", run_result(0, "i-0aaaaaaaaaaaaaaa0,\n", false), false),
+            ("its id begins another", run_result(0, "i-0123456789abcdef01,\n", false), false),
+            ("its id ends another", run_result(0, "xi-0123456789abcdef0,\n", false), false),
+            ("in a sentence", run_result(0, "no i-0123456789abcdef0,\n", false), false),
+            ("with an alias", run_result(0, "i-0123456789abcdef0,w1\n", false), false),
+            ("without the separator", run_result(0, "i-0123456789abcdef0\n", false), false),
+            ("the agent failed", run_result(1, "i-0123456789abcdef0,\n", false), false),
+            ("the list was cut off", run_result(0, "i-0123456789abcdef0,\n", true), false),
         ] {
             let answer = question.find_in_list(&ended);
             assert_eq!(answer.is_some_and(|answer| answer.power == Power::Gone), is_gone, "{what}");
@@ -109,7 +109,7 @@ mod tests {
         assert_eq!(list_query("fence_gce", &order), None);
         order.parameters = plain(&[("plug", "")]);
         let question = list_query("fence_aws", &order).unwrap();
-        assert_eq!(question.find_in_list(&ended(0, ",\n", false)), None, "an empty name names nothing");
+        assert_eq!(question.find_in_list(&run_result(0, ",\n", false)), None, "an empty name names nothing");
     }
 
     #[test]

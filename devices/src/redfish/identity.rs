@@ -22,13 +22,13 @@ mod tests {
 
     const NODE: &str = "4c4c4544-0051-3610-8052-b4c04f4d3132";
 
-    fn of(system_uuid: &str) -> Machine {
+    fn machine(system_uuid: &str) -> Machine {
         Machine { system_uuid: system_uuid.into(), ..Machine::default() }
     }
 
     #[test]
     fn case_blanks_and_byte_order_of_a_uuid_are_ignored() {
-        let node = of(NODE);
+        let node = machine(NODE);
         for found in [
             NODE,
             "4C4C4544-0051-3610-8052-B4C04F4D3132",
@@ -45,7 +45,7 @@ mod tests {
     fn another_uuid_is_another_machine() {
         let found = "4c4c4544-0051-3610-8052-B4C04F4D3133";
         let mismatch = Identity::Mismatch { found: found.to_lowercase() };
-        assert_eq!(compare(&of(NODE), Some(found), Some("ABC123")), mismatch);
+        assert_eq!(compare(&machine(NODE), Some(found), Some("ABC123")), mismatch);
     }
 
     #[test]
@@ -53,13 +53,13 @@ mod tests {
         let found = "4c4c4544-0051-3610-8052-b4c04f4d3133";
         let vmware = "VMware-4c 4c 45 44 00 51 36 10-80 52 b4 c0 4f 4d 31 32";
         let mismatch = Identity::Mismatch { found: found.to_owned() };
-        assert_eq!(compare(&of(NODE), Some(found), Some(vmware)), mismatch);
+        assert_eq!(compare(&machine(NODE), Some(found), Some(vmware)), mismatch);
     }
 
     #[test]
     fn a_missing_or_placeholder_uuid_is_unknown() {
         let unknown = |node: &str, uuid: Option<&str>, serial: Option<&str>| {
-            assert_eq!(compare(&of(node), uuid, serial), Identity::Unknown, "{node} {uuid:?} {serial:?}");
+            assert_eq!(compare(&machine(node), uuid, serial), Identity::Unknown, "{node} {uuid:?} {serial:?}");
         };
         unknown("", Some(NODE), None);
         unknown(NODE, None, Some("ABC123"));

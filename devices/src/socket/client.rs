@@ -142,11 +142,11 @@ impl AgentsAtSocket {
     }
 
     fn error(&self, why: String) -> DeviceError {
-        DeviceError::AgentsUnavailable { socket: shown(&self.socket), why }
+        DeviceError::AgentsUnavailable { socket: display_path(&self.socket), why }
     }
 }
 
-fn shown(socket: &Path) -> String {
+fn display_path(socket: &Path) -> String {
     socket.display().to_string()
 }
 

@@ -33,7 +33,7 @@ struct Fixture<'s> {
 }
 
 impl<'s> Fixture<'s> {
-    fn of(row: &Row, stubs: &'s Stubs) -> Self {
+    fn for_row(row: &Row, stubs: &'s Stubs) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let here = folder.path().to_string_lossy().into_owned();
         let placed = |text: &str| filled(&stubs.placed(text)).replace("{here}", &here);
@@ -171,9 +171,9 @@ async fn bug_kubeconfigs_that_kubectl_accepts_were_refused() {
     let mut after = String::new();
     for mut row in Row::all(&before) {
         if let Some(kubectl) = &kubectl {
-            row.kubectl = Fixture::of(&row, &stubs).kubectl(kubectl).await;
+            row.kubectl = Fixture::for_row(&row, &stubs).kubectl(kubectl).await;
         }
-        let ours = Fixture::of(&row, &stubs).ours().await;
+        let ours = Fixture::for_row(&row, &stubs).ours().await;
         let Row { name, kubectl, differs, .. } = &row;
         if let Some(sentence) = ours.strip_prefix("refuses ") {
             is_a_sentence(name, sentence.split(" [").next().unwrap_or_default());

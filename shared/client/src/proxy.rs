@@ -176,7 +176,7 @@ mod tests {
         Variables::read(|name| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned()))
     }
 
-    fn said(server: &str, named: Option<&str>, pairs: &[(&str, &str)]) -> String {
+    fn describe_selection(server: &str, named: Option<&str>, pairs: &[(&str, &str)]) -> String {
         match select(&server.parse().unwrap(), named, &variables(pairs)) {
             Ok(Some(proxy)) => proxy.to_string(),
             Ok(None) => "direct".to_owned(),
@@ -223,7 +223,8 @@ mod tests {
             // The proxy's own name does not matter.
             ("proxy", "https://example.com", true),
         ] {
-            let seen = said(server, None, &[("HTTPS_PROXY", "http://proxy:3128"), ("NO_PROXY", no_proxy)]);
+            let seen =
+                describe_selection(server, None, &[("HTTPS_PROXY", "http://proxy:3128"), ("NO_PROXY", no_proxy)]);
             assert_eq!(seen, if through { THROUGH } else { "direct" }, "{no_proxy} {server}");
         }
     }
@@ -248,7 +249,7 @@ mod tests {
             ("http://example.com", &[("HTTPS_PROXY", "p:1")], "direct"),
             ("http://example.com", &[("HTTP_PROXY", "p:1")], "http://p:1 (from HTTP_PROXY)"),
         ] {
-            assert_eq!(said(server, None, pairs), says, "{pairs:?}");
+            assert_eq!(describe_selection(server, None, pairs), says, "{pairs:?}");
         }
     }
 
@@ -263,7 +264,7 @@ mod tests {
             ("http://p:99999", "proxy-url is no address of a proxy; give one such as http://proxy:80"),
             ("", "direct"),
         ] {
-            assert_eq!(said("https://127.0.0.1:6443", Some(named), &there), says, "{named}");
+            assert_eq!(describe_selection("https://127.0.0.1:6443", Some(named), &there), says, "{named}");
         }
         let url = "http://a%40b:p%3As@s@p:1";
         let proxy = select(&"https://a".parse().unwrap(), Some(url), &Variables::default()).unwrap().unwrap();

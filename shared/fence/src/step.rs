@@ -64,12 +64,7 @@ pub async fn execute_step(context: &StepContext<'_>, request: &FenceStepRequest)
             write_status_after(context, target, added).await
         }
         Step::Untaint(target) => {
-            let removed = match clean_up_if_over(context, target).await {
-                Ok(()) => {
-                    taint::remove(context, &target.spec.node, &target.fence.name, RemovalReason::NewIncarnation).await
-                }
-                error => error,
-            };
+            let removed = untaint(context, target).await;
             write_status_after(context, target, removed).await
         }
         Step::Withdraw(target) => {
@@ -82,6 +77,12 @@ pub async fn execute_step(context: &StepContext<'_>, request: &FenceStepRequest)
         Ok(()) => Outcome::Written,
         Err(outcome) => outcome,
     }
+}
+
+/// Removes our taint from a node that is Ready with another boot.
+async fn untaint(context: &StepContext<'_>, target: &Target) -> Result<(), Outcome> {
+    clean_up_if_over(context, target).await?;
+    taint::remove(context, &target.spec.node, &target.fence.name, RemovalReason::NewIncarnation).await
 }
 
 /// Removes our taint only if a quorum read finds the evidence invalid or missing; adding it requires the opposite.

@@ -128,3 +128,20 @@ pub enum Intent {
     /// Write the status of a FencePolicy.
     Review(Box<PolicyStatusUpdate>),
 }
+
+impl Intent {
+    /// The graceful deletion that it requests; `None`: it requests another action.
+    pub(crate) const fn as_delete(&self) -> Option<&GracefulDeleteRequest> {
+        match self {
+            Self::Delete(delete) => Some(delete),
+            Self::ReadMissingNode { .. }
+            | Self::Force(_)
+            | Self::Update(_)
+            | Self::Scale { .. }
+            | Self::Fence(_)
+            | Self::Monitor(_)
+            | Self::Remediate(_)
+            | Self::Review(_) => None,
+        }
+    }
+}

@@ -187,17 +187,8 @@ impl<C: Controller> CompletionHandler for KeyCompletion<C> {
     fn redecide(&self, delete: &GracefulDeleteRequest) -> Option<GracefulDeleteRequest> {
         let guard = self.cache.read();
         let decision = self.controller.decide(&self.key, &guard.view(), self.env.now());
-        decision.intents.into_iter().find_map(|intent| match intent {
-            Intent::Delete(redecided) => Some(redecided).filter(|anew| anew.pod.uid == delete.pod.uid),
-            Intent::ReadMissingNode { .. }
-            | Intent::Force(_)
-            | Intent::Update(_)
-            | Intent::Scale { .. }
-            | Intent::Fence(_)
-            | Intent::Monitor(_)
-            | Intent::Remediate(_)
-            | Intent::Review(_) => None,
-        })
+        let mut deletes = decision.intents.iter().filter_map(Intent::as_delete);
+        deletes.find(|redecided| redecided.pod.uid == delete.pod.uid).cloned()
     }
     fn delete_completed(&self, delete: &GracefulDeleteRequest, outcome: &Outcome, at: Mono) {
         self.controller.delete_completed(delete, outcome, at);
@@ -371,17 +362,7 @@ impl<C: Controller> ControllerLoop<C> {
     fn carry_out(&self, key: C::Key, decision: Decision<C::Hold>, now: Mono) {
         let Decision { intents, holds, requeue_at: recheck_at } = decision;
         let text = format!("{key:?}");
-        let deleted = intents.iter().filter_map(|intent| match intent {
-            Intent::Delete(delete) => Some(delete.pod.uid.clone()),
-            Intent::ReadMissingNode { .. }
-            | Intent::Force(_)
-            | Intent::Update(_)
-            | Intent::Scale { .. }
-            | Intent::Fence(_)
-            | Intent::Monitor(_)
-            | Intent::Remediate(_)
-            | Intent::Review(_) => None,
-        });
+        let deleted = intents.iter().filter_map(Intent::as_delete).map(|delete| delete.pod.uid.clone());
         let (deleted, name) = (deleted.collect(), C::NAME);
         self.context.holds.replace(name, &text, holds, &deleted, self.acts(), &self.context.env);
         if let Some(when) = recheck_at {

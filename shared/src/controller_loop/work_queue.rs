@@ -177,7 +177,7 @@ mod tests {
     use super::*;
     use crate::testing::at;
 
-    fn take<K: Ord + Clone>(dirty: &WorkQueue<K>, limit: usize, now: Mono) -> Vec<K> {
+    fn pop_up_to<K: Ord + Clone>(dirty: &WorkQueue<K>, limit: usize, now: Mono) -> Vec<K> {
         std::iter::from_fn(|| dirty.pop(now)).take(limit).collect()
     }
 
@@ -192,7 +192,7 @@ mod tests {
         dirty.enqueue("a", at(2));
         dirty.enqueue_at("b", at(3));
         assert_eq!((dirty.metrics.depth.get(), dirty.metrics.adds.get()), (1, 1));
-        take(&dirty, 10, at(4));
+        pop_up_to(&dirty, 10, at(4));
         assert_eq!((dirty.metrics.depth.get(), dirty.metrics.adds.get()), (0, 2));
         let waited = &dirty.metrics.waited;
         assert_eq!((waited.get_sample_count(), waited.get_sample_sum()), (2, 4.0), "three seconds and one");
@@ -203,8 +203,8 @@ mod tests {
         let dirty = dirty();
         dirty.enqueue("a", at(0));
         dirty.enqueue("a", at(0));
-        assert_eq!(take(&dirty, 10, at(0)), ["a"]);
-        assert!(take(&dirty, 10, at(0)).is_empty());
+        assert_eq!(pop_up_to(&dirty, 10, at(0)), ["a"]);
+        assert!(pop_up_to(&dirty, 10, at(0)).is_empty());
     }
 
     /// A pod that flaps enqueued all two thousand budgets of a tenant again and again. Once, those whose keys sort first
@@ -219,7 +219,7 @@ mod tests {
             let taken = dirty.pop(at(second));
             assert_eq!(taken, Some(["a", "b", "z"][usize::try_from(second).unwrap()]));
         }
-        assert_eq!(take(&dirty, 10, at(3)), ["a", "b"]);
+        assert_eq!(pop_up_to(&dirty, 10, at(3)), ["a", "b"]);
     }
 
     #[test]
@@ -229,8 +229,8 @@ mod tests {
         dirty.enqueue_at("a", at(5));
         dirty.enqueue_at("a", at(7));
         assert_eq!(dirty.next_due(), Some(at(5)));
-        assert!(take(&dirty, 10, at(4)).is_empty());
-        assert_eq!(take(&dirty, 10, at(5)), ["a"]);
+        assert!(pop_up_to(&dirty, 10, at(4)).is_empty());
+        assert_eq!(pop_up_to(&dirty, 10, at(5)), ["a"]);
         assert_eq!(dirty.next_due(), None);
     }
 
@@ -240,12 +240,12 @@ mod tests {
         dirty.defer_until("a", at(5));
         dirty.enqueue("a", at(0));
         dirty.enqueue("b", at(0));
-        assert_eq!(take(&dirty, 10, at(4)), ["b"]);
+        assert_eq!(pop_up_to(&dirty, 10, at(4)), ["b"]);
         assert_eq!(dirty.next_due(), Some(at(5)));
         dirty.enqueue("a", at(0));
-        assert!(take(&dirty, 10, at(4)).is_empty());
-        assert_eq!(take(&dirty, 10, at(5)), ["a"]);
-        assert!(take(&dirty, 10, at(6)).is_empty(), "once");
+        assert!(pop_up_to(&dirty, 10, at(4)).is_empty());
+        assert_eq!(pop_up_to(&dirty, 10, at(5)), ["a"]);
+        assert!(pop_up_to(&dirty, 10, at(6)).is_empty(), "once");
     }
 
     #[test]
@@ -254,7 +254,7 @@ mod tests {
         for key in 0..5 {
             dirty.enqueue(key, at(0));
         }
-        assert_eq!(take(&dirty, 3, at(0)), [0, 1, 2]);
-        assert_eq!(take(&dirty, 3, at(0)), [3, 4]);
+        assert_eq!(pop_up_to(&dirty, 3, at(0)), [0, 1, 2]);
+        assert_eq!(pop_up_to(&dirty, 3, at(0)), [3, 4]);
     }
 }

@@ -118,23 +118,23 @@ pub fn off_ambiguity(driver: &Driver) -> Option<&'static str> {
 mod tests {
     use super::*;
 
-    fn of(agent: &str) -> Option<&'static str> {
+    fn ambiguity(agent: &str) -> Option<&'static str> {
         off_ambiguity(&Driver::Agent(agent.into()))
     }
 
     #[test]
     fn bug_a_suspended_machine_was_off_for_agents_of_hypervisors() {
         for agent in ["fence_pve", "fence_virsh", "fence_vbox", "fence_vmware_rest", "fence_vmware_soap"] {
-            assert!(of(agent).is_some(), "{agent}");
+            assert!(ambiguity(agent).is_some(), "{agent}");
         }
         for agent in ["fence_amt", "fence_lpar", "fence_ibmz", "fence_zvmip", "fence_redfish"] {
-            assert!(of(agent).is_some(), "{agent}");
+            assert!(ambiguity(agent).is_some(), "{agent}");
         }
         for agent in ["fence_ipmilan", "fence_apc", "fence_idrac", "fence_xenapi", "fence_docker"] {
-            assert_eq!(of(agent), None, "{agent}");
+            assert_eq!(ambiguity(agent), None, "{agent}");
         }
         for agent in ["fence_xvm", "fence_virt", "fence_acme", "", "FENCE_IPMILAN"] {
-            assert_eq!(of(agent), Some(NOT_LISTED), "{agent}: what is not in the table");
+            assert_eq!(ambiguity(agent), Some(NOT_LISTED), "{agent}: what is not in the table");
         }
         assert_eq!(off_ambiguity(&Driver::Redfish), Some(STALE));
     }

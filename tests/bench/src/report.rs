@@ -80,7 +80,7 @@ fn bare(results: &Results) -> impl Iterator<Item = [String; 6]> {
 fn requests(results: &Results) -> impl Iterator<Item = [String; 3]> {
     results.scenes().into_iter().flat_map(move |(phase, scene)| {
         [PodSafety, Kcm].into_iter().filter_map(move |who| {
-            let one = results.of(phase, scene, who.name()).next().filter(|one| !one.requests.is_empty())?;
+            let one = results.samples_of(phase, scene, who.name()).next().filter(|one| !one.requests.is_empty())?;
             let parts: Vec<_> = one.requests.iter().map(|(name, count)| format!("{count} {name}")).collect();
             Some([who.name().to_owned(), scene.to_owned(), parts.join(", ")])
         })

@@ -104,8 +104,8 @@ impl Results {
         self.samples.push(sample);
     }
 
-    pub(crate) fn of(&self, phase: Phase, scene: &str, who: &str) -> impl Iterator<Item = &Sample> {
-        of(&self.samples, phase, scene, who)
+    pub(crate) fn samples_of(&self, phase: Phase, scene: &str, who: &str) -> impl Iterator<Item = &Sample> {
+        select_samples(&self.samples, phase, scene, who)
     }
 
     /// The median of the numbers of this name.
@@ -119,13 +119,13 @@ impl Results {
     }
 }
 
-fn of<'a>(samples: &'a [Sample], phase: Phase, scene: &str, who: &str) -> impl Iterator<Item = &'a Sample> {
+fn select_samples<'a>(samples: &'a [Sample], phase: Phase, scene: &str, who: &str) -> impl Iterator<Item = &'a Sample> {
     samples.iter().filter(move |one| one.phase == phase && one.scene == scene && one.who == who)
 }
 
 /// The median of the numbers of this name.
 pub(crate) fn median_of(samples: &[Sample], phase: Phase, scene: &str, who: &str, name: &str) -> Option<f64> {
-    median(of(samples, phase, scene, who).filter_map(|one| one.value(name)))
+    median(select_samples(samples, phase, scene, who).filter_map(|one| one.value(name)))
 }
 
 pub(crate) fn each_once<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {

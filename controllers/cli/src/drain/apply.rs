@@ -31,7 +31,7 @@ const FIRST_POLL: Duration = Duration::from_millis(250);
 
 /// How many evictions are in flight at a time: few compared with the hundreds of requests that an API server serves at
 /// once.
-pub(super) const EVICTIONS: usize = 64;
+const EVICTIONS: usize = 64;
 
 /// The shortest pause between two rounds.
 const MIN_PAUSE: Duration = Duration::from_millis(50);
@@ -58,12 +58,26 @@ pub(super) struct Apply {
     pub(super) snapshot: DrainSnapshot,
     pub(super) timeout: Option<Duration>,
     pub(super) output: DrainOutput,
-    /// Limits the evictions of all nodes.
-    pub(super) evictions: Semaphore,
     /// The requester of evictions, where they can be requested.
     pub(super) requester: Option<EvictionRequester>,
+    /// Limits the evictions of all nodes.
+    evictions: Semaphore,
     /// On some node no controller handled requests: the nodes after it are drained directly.
-    pub(super) evict_directly: AtomicBool,
+    evict_directly: AtomicBool,
+}
+
+impl Apply {
+    pub(super) fn new(
+        session: Session,
+        consent: Consent,
+        snapshot: DrainSnapshot,
+        timeout: Option<Duration>,
+        output: DrainOutput,
+        requester: Option<EvictionRequester>,
+    ) -> Self {
+        let (evictions, evict_directly) = (Semaphore::new(EVICTIONS), AtomicBool::new(false));
+        Self { session, consent, snapshot, timeout, output, requester, evictions, evict_directly }
+    }
 }
 
 /// How the drain of a node ended.

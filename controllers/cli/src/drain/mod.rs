@@ -23,7 +23,6 @@ use pod_safety_print::{Color, Paint};
 use pod_safety_shared::authority::AccessRight;
 use pod_safety_shared::authority::operator_requests::eviction_requests;
 use pod_safety_shared::model::Kind;
-use tokio::sync::Semaphore;
 
 use super::cluster::{ConnectArgs, Output, Session, name, node_name};
 use super::terminal;
@@ -200,17 +199,7 @@ impl Args {
         session.announce();
         snapshot.check_rights(&session, &plans).await?;
         let output = output::DrainOutput::new(ProgressOutput::for_stdout(paint), paint, nodes.len());
-        let (timeout, evictions) = (self.timeout, Semaphore::new(apply::EVICTIONS));
-        let apply = apply::Apply {
-            session,
-            consent,
-            snapshot,
-            timeout,
-            output,
-            evictions,
-            requester,
-            evict_directly: false.into(),
-        };
+        let apply = apply::Apply::new(session, consent, snapshot, self.timeout, output, requester);
         let Drained { exit, .. } = apply.run(&plans, self.parallel.into(), self.try_anyway).await?;
         if exit == Exit::Fine {
             let which = self.selector.map_or_else(|| nodes.join(" "), |labels| format!("-l {labels:?}"));
@@ -278,19 +267,9 @@ pub(super) async fn apply(
     plan: Plan,
 ) -> anyhow::Result<Drained> {
     let output = output::DrainOutput::new(ProgressOutput::for_stdout(paint), paint, 1);
-    let (timeout, evictions) = (Some(timeout), Semaphore::new(apply::EVICTIONS));
     let requester = args.requester(session, eviction_requests::MAINTAIN).await?;
     let (session, consent) = (session.clone(), args.consent());
-    let apply = apply::Apply {
-        session,
-        consent,
-        snapshot,
-        timeout,
-        output,
-        evictions,
-        requester,
-        evict_directly: false.into(),
-    };
+    let apply = apply::Apply::new(session, consent, snapshot, Some(timeout), output, requester);
     apply.run(&[plan], 1, false).await
 }
 

@@ -283,7 +283,7 @@ impl Cluster {
         Ok(())
     }
 
-    fn take(&mut self, step: Step) -> Result<(), TestCaseError> {
+    fn apply_step(&mut self, step: Step) -> Result<(), TestCaseError> {
         match step {
             Step::Pass(seconds) => self.second += u64::from(seconds),
             Step::Hear(which) => self.hear(which),
@@ -425,7 +425,7 @@ proptest! {
     fn all_histories_keep_the_invariants(steps in proptest::collection::vec(step(), 1..80)) {
         let mut cluster = Cluster::new();
         for step in steps {
-            cluster.take(step)?;
+            cluster.apply_step(step)?;
             let going = cluster.evictions.iter().filter(|one| active(one).is_some());
             prop_assert!(going.clone().count() <= 1, "{:?}", going.collect::<Vec<_>>());
         }

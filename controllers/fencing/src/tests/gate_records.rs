@@ -114,7 +114,7 @@ fn of_device(fixture: &Fixture, name: &str) -> Decision {
 }
 
 /// Which device gets a status check now, and for which nodes.
-fn looks(decision: &Decision) -> Vec<String> {
+fn checked_devices(decision: &Decision) -> Vec<String> {
     let words = |intent: &Intent| match intent {
         Intent::Monitor(wish) => format!("{}: {}", wish.device.name, wish.nodes.join(" ")),
         other => panic!("{other:?}"),
@@ -127,14 +127,14 @@ fn a_device_gets_a_status_check_when_new_and_after_its_interval() {
     let mut fixture = Fixture::new(&["n", "m"]);
     fixture.device("other", |_| ());
     let early = of_device(&fixture, "other");
-    assert_eq!((looks(&early).len(), early.requeue_at), (0, Some(at(300))), "when its time is over");
+    assert_eq!((checked_devices(&early).len(), early.requeue_at), (0, Some(at(300))), "when its time is over");
     fixture.advance(100);
     assert_eq!(of_device(&fixture, "other").requeue_at, Some(at(300)));
     fixture.advance(200);
-    assert_eq!(looks(&of_device(&fixture, "other")), ["other: m n"]);
-    assert_eq!(looks(&of_device(&fixture, "bmc")), ["bmc: m n"]);
+    assert_eq!(checked_devices(&of_device(&fixture, "other")), ["other: m n"]);
+    assert_eq!(checked_devices(&of_device(&fixture, "bmc")), ["bmc: m n"]);
     fixture.device("other", |device| device["metadata"]["generation"] = json!(2));
-    assert_eq!(looks(&of_device(&fixture, "other")), ["other: m n"], "it was changed");
+    assert_eq!(checked_devices(&of_device(&fixture, "other")), ["other: m n"], "it was changed");
     fixture.device("other", |device| {
         device["metadata"]["generation"] = json!(2);
         device["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
@@ -154,7 +154,11 @@ fn a_device_without_monitoring_is_not_checked_and_one_without_nodes_is_rechecked
     fixture.advance(1_000);
     assert_eq!(of_device(&fixture, "never"), Decision::default());
     let nobody = of_device(&fixture, "nobody");
-    assert_eq!((looks(&nobody).len(), nobody.requeue_at), (0, Some(at(1_060))), "a node may come that it chooses");
+    assert_eq!(
+        (checked_devices(&nobody).len(), nobody.requeue_at),
+        (0, Some(at(1_060))),
+        "a node may come that it chooses"
+    );
     fixture.change("n", |node| node["metadata"]["labels"]["rack"] = json!("7"));
-    assert_eq!(looks(&of_device(&fixture, "nobody")), ["nobody: n"]);
+    assert_eq!(checked_devices(&of_device(&fixture, "nobody")), ["nobody: n"]);
 }

@@ -22,7 +22,7 @@ fn bug_a_second_confirmation_was_advised_where_the_machine_is_proved_off() {
     assert!(!says(&fixture, "Find out whether the machine runs"));
 }
 
-fn of(fixture: &Fixture) -> Option<Outlook> {
+fn outlook_of_node(fixture: &Fixture) -> Option<Outlook> {
     let guard = fixture.world.read();
     let Lookup::Known(node) = guard.view().node("n") else { panic!("no node") };
     outlook(node, &guard.view(), fixture.mono(), &fixture.config)
@@ -31,10 +31,12 @@ fn of(fixture: &Fixture) -> Option<Outlook> {
 #[test]
 fn the_outlook_states_when_a_lost_node_is_switched_off_or_which_hold_prevents_it() {
     let mut fixture = Fixture::new(&["n", "m", "k", "l", "o"]);
-    assert_eq!(of(&fixture), None, "it is well");
+    assert_eq!(outlook_of_node(&fixture), None, "it is well");
     fixture.lose_node("n");
     fixture.advance_to(55);
-    let Some(Outlook::SwitchesOff { at, policy }) = of(&fixture) else { panic!("{:?}", of(&fixture)) };
+    let Some(Outlook::SwitchesOff { at, policy }) = outlook_of_node(&fixture) else {
+        panic!("{:?}", outlook_of_node(&fixture))
+    };
     let began = fixture.now;
     while fixture.describe("n") != ["open by p"] {
         fixture.advance(1);
@@ -42,11 +44,15 @@ fn the_outlook_states_when_a_lost_node_is_switched_off_or_which_hold_prevents_it
     }
     assert_eq!((at, &*policy), (fixture.mono(), "p"), "as it is decided then");
     fixture.policy(|policy| policy.paused = Some("rack 7 moves".to_owned()));
-    assert!(matches!(of(&fixture), Some(Outlook::Held(Hold::Paused { .. }))), "{:?}", of(&fixture));
+    assert!(
+        matches!(outlook_of_node(&fixture), Some(Outlook::Held(Hold::Paused { .. }))),
+        "{:?}",
+        outlook_of_node(&fixture)
+    );
     fixture.policy(|policy| (policy.paused, policy.mode) = (None, PolicyMode::DryRun));
-    assert_eq!(of(&fixture), None, "it only rehearses");
+    assert_eq!(outlook_of_node(&fixture), None, "it only rehearses");
     fixture.policy(|policy| (policy.mode, policy.when) = (PolicyMode::Enforce, When::Manual));
-    assert_eq!(of(&fixture), None, "a person begins it");
+    assert_eq!(outlook_of_node(&fixture), None, "a person begins it");
 }
 
 #[test]

@@ -59,7 +59,7 @@ struct History {
 }
 
 impl History {
-    fn take(&mut self, step: &Step) -> Result<(), TestCaseError> {
+    fn apply_step(&mut self, step: &Step) -> Result<(), TestCaseError> {
         let now = self.fixture.now;
         match step {
             Step::Dies(zone, node) => drop(self.fixture.alive.remove(&name(*zone, *node))),
@@ -142,7 +142,7 @@ proptest! {
             for _ in 0..*pause {
                 history.second()?;
             }
-            history.take(step)?;
+            history.apply_step(step)?;
         }
         // Every node gets its turn in the end, because each zone keeps one healthy node.
         for _ in 0..150 {

@@ -5,7 +5,7 @@ use pod_safety_shared::model::Kind;
 use pod_safety_shared::testing::at;
 use serde_json::json;
 
-use super::fixture::{Fixture, classes, describe, ended, in_use, not_ready};
+use super::fixture::{Fixture, classes, describe, in_use, not_ready, terminate};
 
 const A: &str = "a/uid-a/b0000000-0000-4000-8000-000000000001/uid-p";
 const B: &str = "b/uid-b/b0000000-0000-4000-8000-000000000001/uid-q";
@@ -104,7 +104,7 @@ fn pods_of_the_former_holder_do_not_get_the_volume_back_and_the_next_holder_does
     // The node reports again: the volume that it reports as mounted has no disk behind it.
     fixture.node("a", in_use);
     assert_eq!(fixture.describe_volume(), ["VolumeDetached"]);
-    fixture.pod("p", Some("a"), "c", ended);
+    fixture.pod("p", Some("a"), "c", terminate);
     fixture.world.remove(Kind::Pods, "uid-p", at(2));
     assert_eq!(fixture.describe_volume(), ["allow"]);
 }
@@ -114,7 +114,7 @@ fn the_next_holder_releases_it_and_the_first_one_is_still_barred() {
     let mut fixture = detached();
     fixture.lease_to_detach("v", Some(B), "a");
     fixture.pod("q", Some("b"), "c", |_| ());
-    fixture.pod("q", Some("b"), "c", ended);
+    fixture.pod("q", Some("b"), "c", terminate);
     fixture.world.remove(Kind::Pods, "uid-q", at(2));
     assert_eq!(fixture.describe_volume(), ["release refused but to detach from a"]);
 }

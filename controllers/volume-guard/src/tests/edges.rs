@@ -7,7 +7,7 @@ use pod_safety_shared::testing::at;
 use pod_safety_shared::testing::objects::{BOOT, NEXT_BOOT};
 use serde_json::{Value, json};
 
-use super::fixture::{Fixture, QUARANTINE, describe, ended, in_use, not_ready};
+use super::fixture::{Fixture, QUARANTINE, describe, in_use, not_ready, terminate};
 
 const A: &str = "a/uid-a/b0000000-0000-4000-8000-000000000001/uid-p";
 const B: &str = "b/uid-b/b0000000-0000-4000-8000-000000000001/uid-q";
@@ -181,7 +181,7 @@ fn only_pods_of_other_nodes_that_do_not_run_yet_are_held_as_waiting() {
     fixture.pod("waits", Some("b"), "c", starts);
     fixture.pod("beside", Some("a"), "c", starts);
     fixture.pod("runs", Some("b"), "c", |_| ());
-    fixture.pod("over", Some("b"), "c", ended);
+    fixture.pod("over", Some("b"), "c", terminate);
     fixture.pod("nowhere", None, "c", |_| ());
     fixture.pod("of-another", Some("b"), "d", starts);
     let decision = fixture.decide_volume("v", 2);
@@ -290,7 +290,7 @@ fn pods_that_want_a_free_volume_do_not_wait_for_terminating_or_younger_ones() {
         ("it is older, and ends", 1, ends, true),
         ("it is younger, and its gate is open", 9, |pod| pod["spec"]["schedulingGates"] = json!([]), false),
         ("it is younger, and bound", 9, |pod| pod["spec"]["nodeName"] = json!("a"), false),
-        ("it is older, and over", 1, ended, true),
+        ("it is older, and over", 1, terminate, true),
         (
             "it ends, and is bound",
             9,
@@ -330,7 +330,7 @@ fn a_volume_is_shared_only_with_a_pod_that_stays_on_its_node() {
     for (says, node, change, shares) in [
         ("it stays", "a", (|_| ()) as fn(&mut Value), true),
         ("it ends", "a", ends, false),
-        ("it is over", "a", ended, false),
+        ("it is over", "a", terminate, false),
         ("it is elsewhere", "b", |_| (), false),
     ] {
         let mut fixture = Fixture::new();

@@ -178,6 +178,6 @@ pub(super) fn classes(names: &[&str]) -> BTreeSet<String> {
 }
 
 /// Its kubelet reported that all its containers have terminated.
-pub(super) fn ended(pod: &mut Value) {
+pub(super) fn terminate(pod: &mut Value) {
     *pod = Obj(pod.take()).terminated().0;
 }

@@ -4,7 +4,7 @@ use pod_safety_shared::model::Kind;
 use pod_safety_shared::testing::{at, objects};
 use serde_json::json;
 
-use super::fixture::{Fixture, describe, ended, in_use, not_ready};
+use super::fixture::{Fixture, describe, in_use, not_ready, terminate};
 
 const A: &str = "a/uid-a/b0000000-0000-4000-8000-000000000001/uid-p";
 
@@ -71,7 +71,7 @@ fn of_two_pods_that_want_a_free_volume_the_older_passes_first() {
     assert_eq!(gate(&fixture, "r"), ["WaitsForVolume"], "the other passed the gate, and has no node yet");
     fixture.pod("q", Some("a"), "c", |_| ());
     assert_eq!(gate(&fixture, "r"), ["WaitsForVolume"], "its Lease is not written yet");
-    fixture.pod("q", Some("a"), "c", ended);
+    fixture.pod("q", Some("a"), "c", terminate);
     assert_eq!(gate(&fixture, "r"), ["ungate r"]);
 }
 

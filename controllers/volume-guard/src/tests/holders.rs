@@ -7,7 +7,7 @@ use pod_safety_shared::testing::objects::{BOOT, NEXT_BOOT};
 use serde_json::{Value, json};
 
 use super::super::decide::{NO_REPORT_GRACE, UNMOUNT_GRACE, UNUSED_GRACE};
-use super::fixture::{Fixture, QUARANTINE, classes, describe, ended, in_use, not_ready};
+use super::fixture::{Fixture, QUARANTINE, classes, describe, in_use, not_ready, terminate};
 
 pub(super) const A: &str = "a/uid-a/b0000000-0000-4000-8000-000000000001/uid-p";
 
@@ -27,7 +27,7 @@ fn a_healthy_holder_that_uses_the_volume_keeps_it_without_a_write() {
 #[test]
 fn a_volume_is_released_when_the_kubelet_has_reported_the_end() {
     let mut fixture = held();
-    fixture.pod("p", Some("a"), "c", ended);
+    fixture.pod("p", Some("a"), "c", terminate);
     fixture.attachment("v", "a", true);
     assert!(fixture.describe_volume().is_empty(), "it is attached still");
     fixture.world.remove(Kind::Attachments, "uid-v.a", at(2));
@@ -40,7 +40,7 @@ fn a_volume_is_released_when_the_kubelet_has_reported_the_end() {
 fn bug_a_volume_without_attachments_was_released_while_it_was_mounted() {
     let mut fixture = held();
     let dying = |pod: &mut Value| {
-        ended(pod);
+        terminate(pod);
         *pod = Obj(pod.take()).terminating().set("/metadata/deletionGracePeriodSeconds", json!(30)).0;
     };
     fixture.pod("p", Some("a"), "c", dying);
@@ -54,14 +54,14 @@ fn bug_a_volume_without_attachments_was_released_while_it_was_mounted() {
 fn a_pod_that_its_kubelet_removed_and_a_finalizer_keeps_uses_nothing() {
     let mut fixture = held();
     fixture.pod("p", Some("a"), "c", |pod| {
-        ended(pod);
+        terminate(pod);
         let kept =
             Obj(pod.take()).terminating().set("/metadata/finalizers", json!(["batch.kubernetes.io/job-tracking"]));
         *pod = kept.set("/metadata/deletionGracePeriodSeconds", json!(30)).0;
     });
     assert!(fixture.describe_volume().is_empty());
     fixture.pod("p", Some("a"), "c", |pod| {
-        ended(pod);
+        terminate(pod);
         let kept =
             Obj(pod.take()).terminating().set("/metadata/finalizers", json!(["batch.kubernetes.io/job-tracking"]));
         *pod = kept.set("/metadata/deletionGracePeriodSeconds", json!(0)).0;
@@ -73,7 +73,7 @@ fn a_pod_that_its_kubelet_removed_and_a_finalizer_keeps_uses_nothing() {
 #[test]
 fn a_volume_without_attachments_of_a_terminated_pod_is_released_after_the_unmount_grace() {
     let mut fixture = held();
-    fixture.pod("p", Some("a"), "c", ended);
+    fixture.pod("p", Some("a"), "c", terminate);
     let later = 1 + UNMOUNT_GRACE.as_secs();
     assert_eq!(fixture.describe_volume(), ["VolumeUnconfirmed"]);
     assert_eq!(describe(&fixture.decide_volume("v", later - 1)), ["VolumeUnconfirmed"]);
@@ -86,7 +86,7 @@ fn a_volume_without_attachments_of_a_terminated_pod_is_released_after_the_unmoun
 fn a_volume_is_released_when_the_kubelet_has_unmounted_it() {
     let mut fixture = held();
     fixture.node("a", in_use);
-    fixture.pod("p", Some("a"), "c", ended);
+    fixture.pod("p", Some("a"), "c", terminate);
     fixture.world.remove(Kind::Pods, "uid-p", at(2));
     assert!(fixture.describe_volume().is_empty(), "it is mounted still");
     fixture.node("a", |_| ());
@@ -192,7 +192,7 @@ fn the_end_of_both_of_two_pods_must_be_reported() {
     let mut fixture = held();
     fixture.pod("q", Some("a"), "c", |_| ());
     fixture.world.remove(Kind::Pods, "uid-p", at(2));
-    fixture.pod("q", Some("a"), "c", ended);
+    fixture.pod("q", Some("a"), "c", terminate);
     fixture.world.remove(Kind::Pods, "uid-q", at(2));
     assert_eq!(fixture.describe_volume(), ["VolumeUnconfirmed"]);
 }
@@ -416,7 +416,7 @@ fn bug_an_attachment_deleted_before_its_pod_hid_the_kubelets_report() {
     fixture.attachment("v", "a", true);
     fixture.world.remove(Kind::Attachments, "uid-v.a", at(2));
     assert!(fixture.describe_volume().is_empty(), "the pod is there still");
-    fixture.pod("p", Some("a"), "c", ended);
+    fixture.pod("p", Some("a"), "c", terminate);
     fixture.world.remove(Kind::Pods, "uid-p", at(2));
     assert_eq!(fixture.describe_volume(), ["release"]);
 }
@@ -494,7 +494,7 @@ fn bug_a_pod_that_waited_elsewhere_got_a_volume_that_is_attached_to_its_holder()
     fixture.attachment("v", "a", true);
     fixture.pod("q", Some("b"), "c", |_| ());
     assert_eq!(fixture.describe_volume(), ["WaitsForVolume"], "it stays refused while its holder uses it");
-    fixture.pod("p", Some("a"), "c", ended);
+    fixture.pod("p", Some("a"), "c", terminate);
     assert_eq!(
         fixture.describe_volume(),
         ["refuse but to detach from a", "WaitsForVolume"],
@@ -513,7 +513,7 @@ fn bug_a_lost_node_that_waited_for_a_volume_took_it_from_the_node_that_has_it_at
     let mut fixture = held();
     fixture.lease("v", Some(A), true);
     fixture.attachment("v", "a", true);
-    fixture.pod("p", Some("a"), "c", ended);
+    fixture.pod("p", Some("a"), "c", terminate);
     fixture.pod("q", Some("b"), "c", |pod| pod["status"] = json!({ "phase": "Pending" }));
     fixture.node("b", |node| {
         in_use(node);

@@ -13,7 +13,7 @@ use super::fixture::{Fixture, describe, in_use, not_ready};
 const A: &str = "a/uid-a/b0000000-0000-4000-8000-000000000001/uid-p";
 
 /// Node `a` holds `v`, and its pod was removed in second 2 without a report of the kubelet.
-fn left() -> Fixture {
+fn removed_without_report() -> Fixture {
     let mut fixture = Fixture::new();
     fixture.lease("v", Some(A), false);
     fixture.pod("p", Some("a"), "c", |_| ());
@@ -25,7 +25,7 @@ fn left() -> Fixture {
 /// are minutes. Ten minutes are longer than those.
 #[test]
 fn a_volume_without_a_report_is_free_after_ten_minutes() {
-    let fixture = left();
+    let fixture = removed_without_report();
     assert_eq!(describe(&fixture.decide_volume("v", 2 + 599)), ["VolumeUnconfirmed"]);
     assert_eq!(describe(&fixture.decide_volume("v", 2 + 600)), ["release"]);
 }
@@ -34,7 +34,7 @@ fn a_volume_without_a_report_is_free_after_ten_minutes() {
 /// if there was one.
 #[test]
 fn a_volume_not_in_use_beside_others_of_its_driver_is_free_after_150_seconds() {
-    let mut fixture = left();
+    let mut fixture = removed_without_report();
     fixture.node("a", |node| node["status"]["volumesInUse"] = json!(["kubernetes.io/csi/d^other"]));
     assert_eq!(describe(&fixture.decide_volume("v", 2 + 149)), ["VolumeUnconfirmed"]);
     assert_eq!(describe(&fixture.decide_volume("v", 2 + 150)), ["release"]);
@@ -59,7 +59,7 @@ fn after_a_restart_the_ten_minutes_count_from_when_the_lease_was_seen() {
 
 #[test]
 fn no_decision_is_made_from_a_cache_older_than_150_seconds() {
-    let mut fixture = left();
+    let mut fixture = removed_without_report();
     fixture.gated("q", "c");
     let (volume, pod) = (
         super::super::Key::Volume("v".into()),

@@ -5,7 +5,7 @@ use pod_safety_shared::testing::at;
 use pod_safety_shared::testing::objects::{Obj, volume_lease};
 use serde_json::{Value, json};
 
-use super::fixture::{Fixture, QUARANTINE, describe, ended, in_use, not_ready};
+use super::fixture::{Fixture, QUARANTINE, describe, in_use, not_ready, terminate};
 
 const A: &str = "a/uid-a/b0000000-0000-4000-8000-000000000001/uid-p";
 
@@ -41,7 +41,7 @@ fn the_end_of_a_pod_is_no_report_about_a_volume_that_this_process_never_saw() {
     fixture.claim("e", Some("x"));
     fixture.lease("x", Some(A), false);
     fixture.pod("p", Some("a"), "e", |pod| {
-        ended(pod);
+        terminate(pod);
         *pod = Obj(pod.take()).terminating().set("/metadata/deletionGracePeriodSeconds", json!(30)).0;
     });
     fixture.world.remove(Kind::Pods, "uid-p", at(3));

@@ -7,7 +7,7 @@ use pod_safety_shared::testing::objects::Obj;
 use serde_json::json;
 
 use super::super::decide::NO_REPORT_GRACE;
-use super::fixture::{Fixture, QUARANTINE, classes, describe, ended, in_use, not_ready};
+use super::fixture::{Fixture, QUARANTINE, classes, describe, in_use, not_ready, terminate};
 
 const A: &str = "a/uid-a/b0000000-0000-4000-8000-000000000001/uid-p";
 
@@ -23,7 +23,7 @@ fn the_node_of_a_bound_pod_becomes_the_holder() {
 #[test]
 fn a_terminated_or_unscheduled_pod_acquires_nothing() {
     let mut fixture = Fixture::new();
-    fixture.pod("p", Some("a"), "c", ended);
+    fixture.pod("p", Some("a"), "c", terminate);
     fixture.pod("q", None, "c", |_| ());
     assert!(fixture.describe_volume().is_empty());
 }
@@ -81,7 +81,7 @@ fn bug_a_deleted_volume_was_released_while_it_was_mounted() {
     fixture.lease("v", Some(A), false);
     fixture.node("a", in_use);
     fixture.pod("next", Some("a"), "c", |pod| {
-        ended(pod);
+        terminate(pod);
         *pod = Obj(pod.take()).terminating().set("/metadata/deletionGracePeriodSeconds", json!(30)).0;
     });
     fixture.world.remove(Kind::Pods, "uid-next", at(2));
@@ -99,7 +99,7 @@ fn a_volume_that_was_never_seen_is_released_by_time_alone() {
     fixture.world.remove(Kind::Volumes, "uid-v", at(1));
     fixture.lease("v", Some(A), false);
     fixture.node("a", in_use);
-    fixture.pod("next", Some("a"), "c", ended);
+    fixture.pod("next", Some("a"), "c", terminate);
     fixture.world.remove(Kind::Pods, "uid-next", at(2));
     assert_eq!(fixture.describe_volume(), ["VolumeUnconfirmed"]);
     assert_eq!(describe(&fixture.decide_volume("v", 2 + NO_REPORT_GRACE.as_secs())), ["release"]);

@@ -49,7 +49,7 @@ async fn bug_a_login_command_ran_three_times_for_one_command() {
         // After a refusal the command runs once more, and the same request is sent again.
         ("api-401-once", LASTS, &["t1", "t2", "t2", "t2"]),
     ] {
-        let fixture = Fixture::of(&logs_in(server, &gives_token(more)), &stubs);
+        let fixture = Fixture::for_row(&logs_in(server, &gives_token(more)), &stubs);
         let connection = fixture.open().await.unwrap();
         // A feed with its own runtime shares the credentials.
         for connection in [connection.clone(), connection.isolated(), connection] {
@@ -65,7 +65,7 @@ async fn bug_a_login_command_ran_three_times_for_one_command() {
 async fn concurrent_requests_share_one_run_of_the_login_command() {
     let env = Env::real(1);
     let stubs = Stubs::start(&env).await;
-    let fixture = Fixture::of(&logs_in("api-401-once", &gives_token("")), &stubs);
+    let fixture = Fixture::for_row(&logs_in("api-401-once", &gives_token("")), &stubs);
     let connection = fixture.open().await.unwrap();
     let all = (0..8).map(|_| connection.send(Call::get("/version")));
     let answers = futures::future::join_all(all).await;
@@ -79,7 +79,7 @@ async fn a_login_command_is_not_ended_by_a_request_deadline() {
     let env = Env::real(1);
     let stubs = Stubs::start(&env).await;
     let row = logs_in("api", &format!("| sleep 0.3\n{}", gives_token("")));
-    let mut fixture = Fixture::of(&row, &stubs);
+    let mut fixture = Fixture::for_row(&row, &stubs);
     fixture.within = Some(Duration::from_millis(100));
     let connection = fixture.open().await.unwrap();
     connection.send(Call::get("/version")).await.unwrap();
@@ -92,7 +92,7 @@ async fn no_connection_uses_an_old_client_certificate() {
     let stubs = Stubs::start(&env).await;
     let gives = "| [ \"$n\" = 1 ] && who=p256 || who=p384\n| j() { awk '{printf \"%s\\\\n\", $0}' \"{pki}/$1\"; }\n\
                  | printf '{\"apiVersion\":\"client.authentication.k8s.io/v1\",\"status\":{\"clientCertificateData\":\"%s\",\"clientKeyData\":\"%s\"}}' \"$(j $who.crt)\" \"$(j $who.key)\"\n";
-    let fixture = Fixture::of(&logs_in("api-401-once", gives), &stubs);
+    let fixture = Fixture::for_row(&logs_in("api-401-once", gives), &stubs);
     let connection = fixture.open().await.unwrap();
     connection.send(Call::get("/version")).await.unwrap();
     assert_eq!(
@@ -106,7 +106,7 @@ async fn a_token_file_is_read_again_after_a_401_and_its_token_is_kept_if_it_is_d
     let env = Env::real(1);
     let stubs = Stubs::start(&env).await;
     let text = "# file\ncluster server: https://127.0.0.1:{api-401-once}\ncluster certificate-authority: {pki}/ca.crt\nuser tokenFile: t\nfile t\n| old\n";
-    let fixture = Fixture::of(&Row::all(text).remove(0), &stubs);
+    let fixture = Fixture::for_row(&Row::all(text).remove(0), &stubs);
     let file = fixture.folder.path().join("t");
     let connection = fixture.open().await.unwrap();
     std::fs::write(&file, "new\n").unwrap();

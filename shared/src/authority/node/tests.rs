@@ -93,7 +93,7 @@ struct Server {
 }
 
 impl Server {
-    fn of(node: &Obj) -> Self {
+    fn with_node(node: &Obj) -> Self {
         Self { node: Arc::new(Mutex::new(node.0.clone())), lease: Some(renewed().0) }
     }
 

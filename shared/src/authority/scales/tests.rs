@@ -77,7 +77,7 @@ async fn a_scale_without_an_answer_in_time_is_recorded_as_failed() {
 }
 
 /// The answer of an API server that has fleets in `a.example`, and the paths that were requested.
-async fn of(api_version: &str, kind: &str, name: &str, scale: Answer) -> (String, Vec<String>) {
+async fn read_scale(api_version: &str, kind: &str, name: &str, scale: Answer) -> (String, Vec<String>) {
     let (env, _wall) = env();
     let scale = Mutex::new(Some(scale));
     let api = Api::answering(&env, move |asked| match asked.path.as_str() {
@@ -110,10 +110,10 @@ async fn invalid_names_and_kinds_without_scale_are_not_read() {
         ("v1", "Fleet", "f", "Replicas(4)", 2),
     ] {
         let scale = json!({ "metadata": { "name": "f", "uid": "uid-f" }, "spec": { "replicas": 4 } });
-        let (scale_read, paths) = of(api_version, kind, name, Answer::json(&scale)).await;
+        let (scale_read, paths) = read_scale(api_version, kind, name, Answer::json(&scale)).await;
         assert_eq!((scale_read.as_str(), paths.len()), (expected, asked), "{api_version} {kind} {name}: {paths:?}");
     }
-    let (why, _) = of("down.example/v1", "Fleet", "f", Answer::not_found()).await;
+    let (why, _) = read_scale("down.example/v1", "Fleet", "f", Answer::not_found()).await;
     assert!(why.starts_with("asking which resources down.example/v1 has: "), "{why}");
 }
 
@@ -129,7 +129,7 @@ async fn a_scale_is_used_only_with_the_owners_uid_and_a_number_of_replicas() {
         (Answer::not_found(), "Absent"),
         (scale("uid-f", Value::Null), "the scale of Fleet f has no number of replicas"),
     ] {
-        let (scale_read, paths) = of("a.example/v1", "Fleet", "f", answer).await;
+        let (scale_read, paths) = read_scale("a.example/v1", "Fleet", "f", answer).await;
         assert_eq!(scale_read, expected);
         assert_eq!(
             paths,
@@ -137,7 +137,7 @@ async fn a_scale_is_used_only_with_the_owners_uid_and_a_number_of_replicas() {
             "of its own resource, not of a subresource"
         );
     }
-    let (why, _) = of("a.example/v1", "Fleet", "f", Answer::plain(502, "bad gateway")).await;
+    let (why, _) = read_scale("a.example/v1", "Fleet", "f", Answer::plain(502, "bad gateway")).await;
     assert!(why.starts_with("asking for the scale of Fleet f: "), "{why}");
 }
 

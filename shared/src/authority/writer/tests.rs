@@ -137,7 +137,7 @@ impl Pool {
         self.submit_intent(Intent::ReadMissingNode { node: node.into() })
     }
 
-    fn ended(&self) -> Vec<String> {
+    fn completed(&self) -> Vec<String> {
         self.handler.ended.lock().clone()
     }
 
@@ -166,7 +166,7 @@ async fn a_force_deletion_is_sent_recorded_counted_and_has_one_event() {
     let pool = pool(Leadership::always(), well);
     assert_eq!(pool.submit_ended(&ended_pod("a")), Submitted::Accepted);
     advance(0.1).await;
-    assert_eq!(pool.ended(), ["a released"]);
+    assert_eq!(pool.completed(), ["a released"]);
     assert_eq!(pool.api.lines(), ["DELETE /api/v1/namespaces/ns/pods/a"]);
     let records = pool.journal.records();
     assert_eq!(records.len(), 1);
@@ -190,7 +190,7 @@ async fn a_process_that_does_not_lead_sends_nothing() {
     let pool = pool_over(Leadership::none(), env.clone(), unused(&env));
     assert_eq!(pool.submit_ended(&ended_pod("a")), Submitted::NotLeading);
     advance(100.0).await;
-    assert_eq!((pool.ended(), pool.api.lines()), (vec![], vec![]));
+    assert_eq!((pool.completed(), pool.api.lines()), (vec![], vec![]));
 }
 
 #[tokio::test(start_paused = true)]
@@ -199,7 +199,7 @@ async fn a_process_that_lost_leadership_before_the_turn_sends_nothing() {
     assert_eq!(pool.submit_ended(&ended_pod("a")), Submitted::Accepted);
     pool.leadership.end_for_tests();
     advance(1.0).await;
-    assert_eq!((pool.ended(), pool.api.lines()), (vec!["a not_leader".to_owned()], vec![]));
+    assert_eq!((pool.completed(), pool.api.lines()), (vec!["a not_leader".to_owned()], vec![]));
     assert_eq!(pool.wakes().len(), 0, "whoever leads decides");
 }
 
@@ -288,7 +288,7 @@ async fn all_default_workers_write_at_once_and_no_more() {
         pool.submit_ended(&ended_pod(&name).set("/metadata/namespace", format!("ns{}", number % 40).into()));
     }
     advance(60.0).await;
-    assert_eq!(pool.ended().len(), DEFAULT_WORKERS * BATCH * 2);
+    assert_eq!(pool.completed().len(), DEFAULT_WORKERS * BATCH * 2);
     assert_eq!(most.load(Ordering::SeqCst), DEFAULT_WORKERS);
     pool.counts("pod_safety_authority_intents_in_flight 0");
 }
@@ -321,7 +321,7 @@ async fn concurrent_writes_are_reduced_if_the_api_server_slows_down() {
     let beside = most.load(Ordering::SeqCst);
     assert!((5..=8).contains(&beside), "{beside} at once");
     advance(20.0).await;
-    assert_eq!(pool.ended().len(), 2_001);
+    assert_eq!(pool.completed().len(), 2_001);
 }
 
 #[tokio::test(start_paused = true)]
@@ -332,7 +332,7 @@ async fn ten_thousand_pods_of_one_flow_do_not_delay_another_flow() {
     }
     pool.submit_ended(&ended_pod("small").set("/metadata/namespace", "other".into()));
     advance(0.5).await;
-    let ended = pool.ended();
+    let ended = pool.completed();
     let place = ended.iter().position(|line| line == "small released").expect("served within two turns");
     assert!(place <= (DEFAULT_WORKERS + 1) * BATCH, "at place {place}");
 }
@@ -354,7 +354,7 @@ async fn pods_of_a_node_that_cannot_be_read_do_not_delay_terminated_pods() {
     }
     pool.submit_ended(&ended_pod("ended"));
     advance(1.0).await;
-    assert_eq!(pool.ended(), ["ended released"]);
+    assert_eq!(pool.completed(), ["ended released"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -374,7 +374,7 @@ async fn failures_are_retried_with_backoff_and_a_new_version_at_once() {
     advance(0.1).await;
     assert_eq!(pool.submit_ended(&object.rv(11)), Submitted::Accepted);
     advance(0.1).await;
-    assert_eq!(pool.ended().len(), 6);
+    assert_eq!(pool.completed().len(), 6);
     assert!(pool.journal.records().iter().all(|record| record.action == Action::Failed && record.reason == "server"));
 }
 
@@ -411,7 +411,7 @@ async fn bug_queued_pods_were_sent_during_a_requested_pause() {
     assert!((1..=DEFAULT_WORKERS).contains(&sent), "{sent} writes");
     overloaded.store(false, Ordering::SeqCst);
     advance(1.0).await;
-    let released = pool.ended().iter().filter(|line| line.ends_with("released")).count();
+    let released = pool.completed().iter().filter(|line| line.ends_with("released")).count();
     assert_eq!(released, 500 - sent, "the others went on");
 }
 
@@ -423,9 +423,9 @@ async fn attack_a_retry_after_of_a_day_pauses_writes_for_half_a_minute() {
     overloaded.store(false, Ordering::SeqCst);
     pool.submit_ended(&ended_pod("b"));
     advance(29.8).await;
-    assert_eq!(pool.ended(), ["a failed"]);
+    assert_eq!(pool.completed(), ["a failed"]);
     advance(0.2).await;
-    assert_eq!(pool.ended(), ["a failed", "b released"]);
+    assert_eq!(pool.completed(), ["a failed", "b released"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -438,7 +438,7 @@ async fn a_pod_with_an_identity_does_not_wait_for_other_pods_of_its_node() {
         json!([{ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "db", "controller": true }]);
     pool.submit_ended(&ended_pod("db-0").set("/metadata/ownerReferences", owner));
     advance(0.5).await;
-    let ended = pool.ended();
+    let ended = pool.completed();
     let place = ended.iter().position(|line| line == "db-0 released").expect("served within two turns");
     assert!(place <= (DEFAULT_WORKERS + 1) * BATCH, "at place {place}");
 }
@@ -450,7 +450,7 @@ async fn a_refusal_is_recorded_counted_and_retried() {
     pool.submit(&pod("a"), Claim::NeverScheduled);
     pool.submit(&pod("unknown"), Claim::NeverScheduled);
     advance(0.1).await;
-    assert_eq!(pool.ended(), ["a refused", "unknown changed"]);
+    assert_eq!(pool.completed(), ["a refused", "unknown changed"]);
     let reasons: BTreeMap<_, _> =
         pool.journal.records().into_iter().map(|record| (record.reason, record.action)).collect();
     assert_eq!(reasons, BTreeMap::from([("ClaimMismatch", Action::Refused), ("Changed", Action::Dropped)]));
@@ -469,7 +469,7 @@ async fn bug_new_evidence_waited_for_the_backoff_of_a_refusal() {
     let refused = async |newest: &str| {
         pool.submit(&on, seen(newest));
         advance(0.1).await;
-        pool.ended().len()
+        pool.completed().len()
     };
     assert_eq!(refused("1").await, 1);
     assert_eq!(refused("1").await, 1, "it waits before it is tried again");
@@ -490,7 +490,7 @@ async fn queued_requests_are_abandoned_when_leadership_is_lost_and_may_be_submit
     pool.submit_first_read("n");
     pool.authority.abandon();
     advance(5.0).await;
-    assert_eq!(pool.ended().len(), DEFAULT_WORKERS, "those that were under way end; no other begins");
+    assert_eq!(pool.completed().len(), DEFAULT_WORKERS, "those that were under way end; no other begins");
     assert_eq!(pool.api.writes().len(), DEFAULT_WORKERS);
     assert!(!pool.has_first_read());
     let again: Vec<_> = (0..count).map(|number| pool.submit_ended(&object(number))).collect();
@@ -498,7 +498,7 @@ async fn queued_requests_are_abandoned_when_leadership_is_lost_and_may_be_submit
     assert_eq!(accepted, DEFAULT_WORKERS, "those that ended were just done");
     pool.submit_first_read("n");
     advance(5.0).await;
-    assert_eq!(pool.ended().len(), count, "the others are taken on anew");
+    assert_eq!(pool.completed().len(), count, "the others are taken on anew");
     assert!(pool.has_first_read());
 }
 
@@ -512,7 +512,7 @@ async fn wait_idle_waits_for_requests_in_flight_only() {
     pool.authority.abandon();
     pool.authority.wait_idle().await;
     assert_eq!(pool.env.now(), Mono::from_start(Duration::from_secs(1)));
-    assert_eq!(pool.ended(), ["a released"]);
+    assert_eq!(pool.completed(), ["a released"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -527,7 +527,7 @@ async fn after_resigning_the_rest_of_a_batch_writes_nothing() {
     pool.authority.wait_idle().await;
     advance(30.0).await;
     assert_eq!(pool.api.writes().len(), 1, "one turn of one namespace: one was under way");
-    assert_eq!(pool.ended().len(), 10);
+    assert_eq!(pool.completed().len(), 10);
 }
 
 #[tokio::test(start_paused = true)]
@@ -544,7 +544,7 @@ async fn pods_of_one_missing_node_share_two_reads_and_need_two_writes_each() {
         pool.submit(&pod(name).on("n"), claim());
     }
     advance(0.1).await;
-    assert_eq!(pool.ended(), ["a released", "b released", "c released"]);
+    assert_eq!(pool.completed(), ["a released", "b released", "c released"]);
     assert_eq!(pool.api.lines().len(), 2 + 3 * 2);
     let message = &pool.journal.records()[0].message;
     assert_eq!(
@@ -572,5 +572,5 @@ async fn bug_devices_that_do_not_answer_delayed_pods_of_other_nodes() {
     advance(1.0).await;
     pool.submit_ended(&ended_pod("a"));
     advance(1.0).await;
-    assert_eq!(pool.ended(), ["a released"]);
+    assert_eq!(pool.completed(), ["a released"]);
 }

@@ -41,7 +41,7 @@ impl Desk {
         self.holds.replace("taint-eviction", "n", holds, &deleted, aloud, &self.env);
     }
 
-    async fn said(&self) -> Vec<String> {
+    async fn event_messages(&self) -> Vec<String> {
         advance(0.1).await;
         self.api.requests().iter().map(|request| request.json()["message"].as_str().unwrap().to_owned()).collect()
     }
@@ -52,11 +52,11 @@ async fn a_countdown_without_a_deletion_emits_the_cancellation_event_of_kcm() {
     let desk = desk();
     desk.decided(counts_down(300), false, true);
     desk.decided(counts_down(290), false, true);
-    assert!(desk.said().await.is_empty());
+    assert!(desk.event_messages().await.is_empty());
     assert_eq!(desk.holds.current().len(), 1);
     desk.decided(Vec::new(), false, true);
     desk.decided(Vec::new(), false, true);
-    assert_eq!(desk.said().await, ["Cancelling deletion of Pod ns/a"]);
+    assert_eq!(desk.event_messages().await, ["Cancelling deletion of Pod ns/a"]);
     let event = desk.api.requests()[0].json();
     assert_eq!((&event["reason"], &event["type"]), (&"TaintManagerEviction".into(), &"Normal".into()));
     assert_eq!(event["source"]["component"], "taint-eviction-controller");
@@ -69,7 +69,7 @@ async fn a_countdown_that_ends_in_a_deletion_emits_no_cancellation() {
     desk.decided(counts_down(300), false, true);
     desk.decided(Vec::new(), true, true);
     desk.decided(Vec::new(), false, true);
-    assert!(desk.said().await.is_empty());
+    assert!(desk.event_messages().await.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -77,5 +77,5 @@ async fn no_cancellation_event_is_emitted_beside_kcm() {
     let desk = desk();
     desk.decided(counts_down(300), false, false);
     desk.decided(Vec::new(), false, false);
-    assert!(desk.said().await.is_empty());
+    assert!(desk.event_messages().await.is_empty());
 }

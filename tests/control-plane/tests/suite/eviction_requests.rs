@@ -15,6 +15,8 @@ use pod_safety_control_plane::{ControlPlane, Options, check_that, scenarios, unt
 use serde_json::{Value, json};
 use tenant::Tenant;
 
+pub(crate) use tenant::entry;
+
 use attacks::{a_forged_report_stops_the_chain, a_thousand_requests_do_not_starve_another_namespace};
 use process::*;
 

@@ -6,7 +6,7 @@ use pod_safety_simulator::checker::Invariant;
 use pod_safety_simulator::world::{Subject, run};
 
 use crate::fencing::{BEGIN, BLIND, LONG, plan, seen};
-use crate::runs::{told, well};
+use crate::runs::{seconds_of_lines, well};
 use crate::shipped;
 
 const ALONE: Fencing = Fencing { agents: Some(Agents::Alone), ..BLIND };
@@ -27,18 +27,18 @@ const fn cut(seconds: u64) -> (u64, Fault) {
 #[test]
 fn a_node_without_a_power_switch_is_released_by_its_watchdog_lease() {
     let outcome = well(&with(ALONE, vec![cut(LONG)]));
-    let [revoked, proved] = [REVOKED, PROVED].map(|words| told(&outcome, &[words]));
+    let [revoked, proved] = [REVOKED, PROVED].map(|words| seconds_of_lines(&outcome, &[words]));
     assert!(
         revoked.len() == 1 && proved.len() == 1 && revoked < proved,
         "{revoked:?} {proved:?}: {:#?}",
         outcome.timeline
     );
     assert!(seen(&outcome, "an agent ended a process") > 0);
-    assert!(!told(&outcome, &["marked terminated by replica"]).is_empty(), "{:#?}", outcome.timeline);
+    assert!(!seconds_of_lines(&outcome, &["marked terminated by replica"]).is_empty(), "{:#?}", outcome.timeline);
     // It reads that it was revoked when the cable is back, and the next boot reports.
-    let reset = told(&outcome, &[RESET]);
+    let reset = seconds_of_lines(&outcome, &[RESET]);
     assert!(reset.iter().all(|at| *at >= BEGIN + LONG) && reset.len() == 1, "{reset:?}");
-    assert!(!told(&outcome, &["is Done"]).is_empty(), "{:#?}", outcome.timeline);
+    assert!(!seconds_of_lines(&outcome, &["is Done"]).is_empty(), "{:#?}", outcome.timeline);
 }
 
 /// The switch reports off from a cache. Without the agents that counts as evidence, and is counted as a limit.
@@ -50,7 +50,7 @@ fn a_switch_that_lies_releases_nothing_that_an_agent_has_not_ended() {
     assert_eq!(seen(&well(&plan(BLIND, faults.clone())), lied), 1, "it is not believed without agents");
     let outcome = well(&with(SECOND, faults));
     assert_eq!(seen(&outcome, lied), 0);
-    let (revoked, proved) = (told(&outcome, &[REVOKED]), told(&outcome, &[PROVED]));
+    let (revoked, proved) = (seconds_of_lines(&outcome, &[REVOKED]), seconds_of_lines(&outcome, &[PROVED]));
     assert!(revoked.len() == 1 && proved.len() == 1 && revoked < proved, "{:#?}", outcome.timeline);
 }
 
@@ -60,7 +60,7 @@ fn an_agent_that_stands_still_or_cannot_end_a_process_has_its_machine_reset() {
     let stuck = Fault::StuckProcesses { node: 0, seconds: LONG };
     for fault in [still, stuck] {
         let outcome = well(&with(ALONE, vec![(BEGIN - 1, fault), cut(LONG)]));
-        let reset = told(&outcome, &[RESET]);
+        let reset = seconds_of_lines(&outcome, &[RESET]);
         assert!(reset.first().is_some_and(|at| (BEGIN..BEGIN + 25).contains(at)), "{reset:?}");
     }
 }

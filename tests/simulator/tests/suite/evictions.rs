@@ -9,7 +9,7 @@ use pod_safety_simulator::campaign::{
 use pod_safety_simulator::world::{Outcome, run};
 
 use crate::asked::number;
-use crate::runs::{self, seen, told, well};
+use crate::runs::{self, seconds_of_lines, seen, well};
 use crate::shipped::SHIPPED;
 
 /// A small world whose pods name these responders, and what happens in it.
@@ -58,7 +58,10 @@ fn a_responder_that_never_reports_loses_its_turn_after_twenty_minutes() {
     let plan = plan(first(Behavior::Stalls), vec![(40, request(0, 0))]);
     let outcome = well(&plan);
     happened(&outcome, &["a turn ended: Interrupted", "a responder that never reports was waited for"]);
-    let turns = [told(&outcome, &["turn of example.com/first"]), told(&outcome, &["turn of imperative"])];
+    let turns = [
+        seconds_of_lines(&outcome, &["turn of example.com/first"]),
+        seconds_of_lines(&outcome, &["turn of imperative"]),
+    ];
     let waited = turns[1].first().zip(turns[0].first()).map(|(evictor, first)| evictor - first);
     assert!(waited.is_some_and(|seconds| (1_199..1_215).contains(&seconds)), "{}", report(&plan, &outcome));
 }
@@ -101,7 +104,7 @@ fn the_evictor_waits_for_the_budget_and_evicts_when_that_allows_it() {
     let faults = vec![(18, deploy), (40, request(3, 0)), (150, opens)];
     let outcome = well(&plan(first(Behavior::Declines), faults));
     happened(&outcome, &["an eviction was refused: the budget is exhausted", "an eviction was let through"]);
-    let ends = told(&outcome, &["the eviction of shop-0-0 ends: PodDeleted"]);
+    let ends = seconds_of_lines(&outcome, &["the eviction of shop-0-0 ends: PodDeleted"]);
     assert!(ends.first().is_some_and(|at| (150..185).contains(at)), "{ends:?}");
 }
 
@@ -123,8 +126,8 @@ fn requests_for_pods_of_a_lost_node_end_with_proof() {
     plan.with = Extras { taints: true, nodes: Keeper::Ours, fencing: Some(fencing), ..plan.with };
     plan.heal_at = 360;
     let outcome = well(&plan);
-    let proved = told(&outcome, &["default/data-", "removed by replica-", "on evidence"]);
-    let ended = told(&outcome, &["the eviction of data-", "ends: PodDeleted"]);
+    let proved = seconds_of_lines(&outcome, &["default/data-", "removed by replica-", "on evidence"]);
+    let ended = seconds_of_lines(&outcome, &["the eviction of data-", "ends: PodDeleted"]);
     let follows = |at: &u64| ended.iter().any(|end| (*at..at + 15).contains(end));
     assert!(!proved.is_empty() && proved.iter().all(follows), "{}", report(&plan, &outcome));
 }

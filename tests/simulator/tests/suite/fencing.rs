@@ -4,7 +4,7 @@
 use pod_safety_simulator::campaign::{Extras, Fault, Fencing, Keeper, Lack, Malfunction, OddKubelet, Plan};
 use pod_safety_simulator::world::Outcome;
 
-use crate::runs::{self, told, well};
+use crate::runs::{self, seconds_of_lines, well};
 
 /// When faults begin, in seconds.
 pub(crate) const BEGIN: u64 = 40;
@@ -50,12 +50,12 @@ fn a_node_that_is_cut_off_is_switched_off_its_pods_are_released_and_it_comes_bac
         ]);
     let mut last = 0;
     for words in order {
-        let at = told(&outcome, &[words, ""]);
+        let at = seconds_of_lines(&outcome, &[words, ""]);
         let first = at.iter().copied().find(|at| *at >= last.max(BEGIN));
         assert!(first.is_some(), "{words:?} after {last}: {:#?}", outcome.timeline);
         last = first.unwrap_or_default();
     }
-    let off = told(&outcome, &["bmc-0 switches node-0 off"]);
+    let off = seconds_of_lines(&outcome, &["bmc-0 switches node-0 off"]);
     assert!(off.len() == 1 && off[0] <= BEGIN + FOUND, "{off:?}");
 }
 
@@ -65,7 +65,7 @@ fn a_node_whose_device_cannot_be_used_is_never_released() {
         let outcome = well(&cut(STRICT, LONG, Some(how)));
         assert!(seen(&outcome, "a device was told off") > 1, "{how:?}: it is tried again");
         assert_eq!(seen(&outcome, "evidence was written"), 0, "{how:?}");
-        assert!(told(&outcome, RELEASED).is_empty(), "{how:?}");
+        assert!(seconds_of_lines(&outcome, RELEASED).is_empty(), "{how:?}");
     }
 }
 
@@ -77,7 +77,7 @@ fn no_device_is_switched_while_fencing_is_paused_and_the_incident_continues_afte
         let mut plan = cut(STRICT, LONG, None);
         plan.faults.push((begin, fault.clone()));
         let outcome = well(&plan);
-        let off = told(&outcome, &["bmc-0 switches node-0 off"]);
+        let off = seconds_of_lines(&outcome, &["bmc-0 switches node-0 off"]);
         assert!(off.len() == 1 && off[0] >= begin + seconds, "{fault}: {off:?}");
         assert_eq!(seen(&outcome, "an incident became Done"), 1, "{fault}");
     }
@@ -91,21 +91,21 @@ fn a_node_whose_boot_id_is_no_uuid_is_not_fenced() {
         plan.with.odd_kubelet = Some(OddKubelet { node: 0, lacks });
         let outcome = well(&plan);
         assert_eq!(seen(&outcome, "a device was told"), 0, "{lacks:?}: {:#?}", outcome.timeline);
-        assert!(told(&outcome, RELEASED).is_empty(), "{lacks:?}");
+        assert!(seconds_of_lines(&outcome, RELEASED).is_empty(), "{lacks:?}");
     }
 }
 
 #[test]
 fn status_checks_prove_the_order_of_a_device_that_did_not_answer() {
     let outcome = well(&cut(STRICT, LONG, Some(Malfunction::DoneButSilent)));
-    assert_eq!(told(&outcome, &["bmc-0 switches node-0 off"]).len(), 1, "{:#?}", outcome.timeline);
+    assert_eq!(seconds_of_lines(&outcome, &["bmc-0 switches node-0 off"]).len(), 1, "{:#?}", outcome.timeline);
     assert_eq!(seen(&outcome, "evidence was written"), 1);
 }
 
 #[test]
 fn a_second_level_is_tried_when_the_first_one_fails() {
     let outcome = well(&cut(Fencing { backup: true, ..STRICT }, LONG, Some(Malfunction::Unreachable)));
-    assert_eq!(told(&outcome, &["pdu-0 switches node-0 off"]).len(), 1, "{:#?}", outcome.timeline);
+    assert_eq!(seconds_of_lines(&outcome, &["pdu-0 switches node-0 off"]).len(), 1, "{:#?}", outcome.timeline);
     assert_eq!(seen(&outcome, "an incident became Done"), 1);
 }
 
@@ -123,7 +123,7 @@ fn an_order_that_takes_effect_minutes_late_ends_no_process_twice() {
 fn a_device_that_reports_another_machine_switches_none_off() {
     for fencing in [STRICT, Fencing { required: false, ..STRICT }] {
         let outcome = well(&cut(fencing, LONG, Some(Malfunction::WrongMachine(1))));
-        assert!(told(&outcome, &["bmc-0 switches"]).is_empty(), "{:#?}", outcome.timeline);
+        assert!(seconds_of_lines(&outcome, &["bmc-0 switches"]).is_empty(), "{:#?}", outcome.timeline);
         assert_eq!(seen(&outcome, "evidence was written"), 0);
     }
 }
@@ -134,7 +134,7 @@ fn with_identity_check_required_a_device_without_identity_releases_no_pod() {
     for how in [None, Some(Malfunction::WrongMachine(1))] {
         let outcome = well(&cut(Fencing { required: true, ..BLIND }, LONG, how));
         assert_eq!(seen(&outcome, "evidence was written"), 0, "{how:?}");
-        assert!(told(&outcome, RELEASED).is_empty(), "{how:?}");
+        assert!(seconds_of_lines(&outcome, RELEASED).is_empty(), "{how:?}");
     }
 }
 
@@ -148,11 +148,11 @@ fn limit_a_false_off_report_is_detected_when_the_kubelet_reports() {
     {
         let outcome = well(&cut(fencing, 150, Some(how)));
         assert!(seen(&outcome, LIED) > 0, "{how:?}: {:#?}", outcome.timeline);
-        let doubted = told(&outcome, &["takes the out-of-service taint from node-0"]);
+        let doubted = seconds_of_lines(&outcome, &["takes the out-of-service taint from node-0"]);
         let reports_at = BEGIN + 150;
         let within = reports_at..=reports_at + 60;
         assert!(doubted.len() == 1 && within.contains(&doubted[0]), "{how:?}: {doubted:?}");
-        let last = told(&outcome, RELEASED);
+        let last = seconds_of_lines(&outcome, RELEASED);
         assert!(!last.is_empty(), "{how:?}: {:#?}", outcome.timeline);
         assert!(last.iter().all(|at| *at < reports_at), "{how:?}: {last:?}");
         assert!(seen(&outcome, "our taint was contradicted") > 0, "{how:?}");
@@ -174,7 +174,7 @@ fn with_a_second_fact_required_a_false_off_report_of_an_answering_machine_releas
     let outcome = well(&lies(Fencing { corroborated: true, ..BLIND }));
     assert!(seen(&outcome, "something answered at the port of a kubelet") > 0, "{:#?}", outcome.timeline);
     assert_eq!((seen(&outcome, LIED), seen(&outcome, "evidence was written")), (0, 0), "{:#?}", outcome.timeline);
-    assert!(told(&outcome, RELEASED).is_empty(), "{:#?}", outcome.timeline);
+    assert!(seconds_of_lines(&outcome, RELEASED).is_empty(), "{:#?}", outcome.timeline);
 }
 
 /// Nor does the second fact prevent the release of a machine that is off.
@@ -183,5 +183,5 @@ fn with_a_second_fact_required_pods_of_a_machine_that_is_off_are_released() {
     let fencing = Fencing { corroborated: true, ..STRICT };
     let outcome = well(&plan(fencing, vec![(BEGIN, Fault::PowerOff { node: 0, back: None })]));
     assert!(seen(&outcome, "released on a second fact, too") > 0, "{:#?}", outcome.timeline);
-    assert!(!told(&outcome, RELEASED).is_empty());
+    assert!(!seconds_of_lines(&outcome, RELEASED).is_empty());
 }

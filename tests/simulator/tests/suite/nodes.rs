@@ -4,7 +4,7 @@
 use pod_safety_simulator::campaign::{Extras, Fault, Keeper, Plan, Plant, Trouble, report};
 use pod_safety_simulator::world::{Outcome, Subject, run};
 
-use crate::runs::{self, told, well};
+use crate::runs::{self, seconds_of_lines, well};
 use crate::shipped;
 
 /// When faults begin, in seconds.
@@ -36,7 +36,7 @@ const FREED: &[&str] = &["replica", "removes unreachable:NoExecute from node-0"]
 
 #[track_caller]
 fn once(outcome: &Outcome, words: &[&str], when: std::ops::RangeInclusive<u64>) -> u64 {
-    let at = told(outcome, words);
+    let at = seconds_of_lines(outcome, words);
     assert!(at.len() == 1 && when.contains(&at[0]), "{words:?} at {at:?}: {:#?}", outcome.timeline);
     at[0]
 }
@@ -44,7 +44,7 @@ fn once(outcome: &Outcome, words: &[&str], when: std::ops::RangeInclusive<u64>) 
 #[track_caller]
 fn check_no_node_is_lost(plan: &Plan) {
     let outcome = well(plan);
-    let called = told(&outcome, &[CALLED]);
+    let called = seconds_of_lines(&outcome, &[CALLED]);
     assert!(called.is_empty(), "{called:?}: {}", report(plan, &outcome));
 }
 
@@ -57,7 +57,7 @@ fn a_lost_node_is_marked_in_time_and_unmarked_when_its_kubelet_reports() {
     once(&outcome, GIVEN_UP, called..=called + SOON);
     let back = BEGIN + 150;
     once(&outcome, FREED, back..=back + BACK);
-    assert_eq!(told(&outcome, &[CALLED]).len(), 1, "nobody else is");
+    assert_eq!(seconds_of_lines(&outcome, &[CALLED]).len(), 1, "nobody else is");
 }
 
 #[test]
@@ -121,8 +121,8 @@ fn slow_heartbeats_mark_no_node_lost() {
 fn bug_when_all_nodes_are_lost_none_is_tainted_noexecute_before_or_after() {
     for seed in 0..6 {
         let outcome = well(&Plan { seed, ..plan((0..3).map(|node| cut(node, 150)).collect()) });
-        assert_eq!(told(&outcome, &[CALLED]).len(), 3);
-        let ended = told(&outcome, &["is deleted because of a taint"]);
+        assert_eq!(seconds_of_lines(&outcome, &[CALLED]).len(), 3);
+        let ended = seconds_of_lines(&outcome, &["is deleted because of a taint"]);
         assert!(ended.is_empty(), "{:#?}", outcome.timeline);
     }
 }
@@ -132,7 +132,7 @@ fn bug_when_all_nodes_are_lost_none_is_tainted_noexecute_before_or_after() {
 fn a_node_tainted_noexecute_is_untainted_when_every_node_is_lost() {
     let apart = |node: usize| (BEGIN + 30 * node as u64, Fault::CutNode { node, seconds: 200 });
     let outcome = well(&Plan { heal_at: 330, ..plan((0..3).map(apart).collect()) });
-    let freed = told(&outcome, &["removes unreachable:NoExecute", ": every node is lost"]);
+    let freed = seconds_of_lines(&outcome, &["removes unreachable:NoExecute", ": every node is lost"]);
     assert_eq!(freed.len(), 2, "{:#?}", outcome.timeline);
 }
 
@@ -141,7 +141,7 @@ fn nodes_of_a_zone_are_tainted_noexecute_one_after_the_other() {
     // node-0, node-3 and node-6 are a zone, and so are the three others.
     let lost = Plan { nodes: 9, ..plan([0, 3, 6].map(|node| cut(node, 300)).to_vec()) };
     let outcome = well(&Plan { heal_at: 360, ..lost });
-    let given_up = told(&outcome, &["replica", "unreachable:NoExecute", "taints"]);
+    let given_up = seconds_of_lines(&outcome, &["replica", "unreachable:NoExecute", "taints"]);
     let apart: Vec<u64> = given_up.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(given_up.len() == 3 && apart.iter().all(|apart| (10..=13).contains(apart)), "{given_up:?}");
 }
@@ -153,7 +153,7 @@ fn beside_kcm_an_unreachable_node_is_only_suspected() {
     once(&outcome, &["replica", "taints node-0 with suspect:NoSchedule"], due - RENEWS..=due + SOON);
     // Until its own controller sets Unknown.
     once(&outcome, &["replica", "removes suspect:NoSchedule from node-0"], BEGIN + 40..=BEGIN + GRACE + 8);
-    assert!(told(&outcome, &[CALLED]).is_empty());
+    assert!(seconds_of_lines(&outcome, &[CALLED]).is_empty());
     let short = well(&guarded(vec![cut(0, 32)]));
     once(&short, &["replica", "removes suspect:NoSchedule from node-0"], BEGIN + 32..=BEGIN + 32 + BACK);
 }

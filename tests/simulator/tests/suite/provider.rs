@@ -6,7 +6,7 @@ use pod_safety_simulator::checker::Invariant;
 use pod_safety_simulator::world::{Subject, run};
 
 use crate::fencing::{BEGIN, BLIND, LONG, plan, seen};
-use crate::runs::{told, well};
+use crate::runs::{seconds_of_lines, well};
 use crate::shipped;
 
 /// Its copies are stale by so many seconds at most.
@@ -25,7 +25,7 @@ fn lost(fencing: Fencing, how: Option<Malfunction>) -> Plan {
 fn an_instance_is_stopped_its_pods_are_released_and_it_is_started() {
     let outcome = well(&lost(behind(5), None));
     for words in ["ec2-0 switches node-0 off", "writes the evidence node-0", "ec2-0 switches node-0 on", "is Done"] {
-        assert!(!told(&outcome, &[words]).is_empty(), "{words}: {:#?}", outcome.timeline);
+        assert!(!seconds_of_lines(&outcome, &[words]).is_empty(), "{words}: {:#?}", outcome.timeline);
     }
 }
 
@@ -35,14 +35,16 @@ fn an_instance_that_another_actor_terminates_is_evidence_and_is_never_started() 
     gone.faults.push((BEGIN + 20, Fault::Terminate { node: 0 }));
     let outcome = well(&gone);
     assert!(seen(&outcome, "marked terminated on PowerOff") > 0, "{:#?}", outcome.timeline);
-    assert!(told(&outcome, &["ec2-0 switches node-0"]).is_empty(), "{:#?}", outcome.timeline);
+    assert!(seconds_of_lines(&outcome, &["ec2-0 switches node-0"]).is_empty(), "{:#?}", outcome.timeline);
 }
 
 #[test]
 fn an_instance_that_takes_minutes_to_stop_is_no_evidence_before_it_is_stopped() {
     let outcome = well(&lost(behind(60), Some(Malfunction::StopsSlowly(200))));
-    let (off, proved) =
-        (told(&outcome, &["ec2-0 switches node-0 off"]), told(&outcome, &["writes the evidence node-0"]));
+    let (off, proved) = (
+        seconds_of_lines(&outcome, &["ec2-0 switches node-0 off"]),
+        seconds_of_lines(&outcome, &["writes the evidence node-0"]),
+    );
     assert!(off.len() == 1 && proved.iter().all(|at| *at > off[0]), "{off:?} {proved:?}: {:#?}", outcome.timeline);
 }
 
@@ -51,7 +53,7 @@ fn an_instance_that_takes_minutes_to_stop_is_no_evidence_before_it_is_stopped() 
 fn a_lost_region_and_throttled_requests_are_no_evidence() {
     let outcome = well(&lost(behind(5), Some(Malfunction::RegionLost)));
     assert!(seen(&outcome, "the region of a provider was lost") > 2);
-    let proved = told(&outcome, &["writes the evidence node-0"]);
+    let proved = seconds_of_lines(&outcome, &["writes the evidence node-0"]);
     assert!(proved.iter().all(|at| *at >= BEGIN - 10 + LONG), "{proved:?}");
     let outcome = well(&lost(behind(5), Some(Malfunction::Throttles)));
     assert!(seen(&outcome, "a provider limited the rate of requests") > 2);

@@ -31,7 +31,7 @@ pub(crate) fn well(plan: &Plan) -> Outcome {
 }
 
 /// The seconds of the timeline's lines that contain these texts.
-pub(crate) fn told(outcome: &Outcome, words: &[&str]) -> Vec<u64> {
+pub(crate) fn seconds_of_lines(outcome: &Outcome, words: &[&str]) -> Vec<u64> {
     let lines = outcome.timeline.iter().filter(|(_, line)| words.iter().all(|word| line.contains(word)));
     lines.map(|(at, _)| at.as_secs()).collect()
 }

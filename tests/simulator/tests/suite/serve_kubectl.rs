@@ -80,7 +80,7 @@ impl Drop for Running {
 }
 
 /// The columns of a table, with its header.
-fn words(text: &str) -> Vec<Vec<&str>> {
+fn table_cells(text: &str) -> Vec<Vec<&str>> {
     text.lines().map(|line| line.split_whitespace().collect()).collect()
 }
 
@@ -89,13 +89,13 @@ fn kubectl_gets() {
     let stage = Stage::start();
     let kubectl = Kubectl::new(&stage);
     let pods = kubectl.run("get pods");
-    assert_eq!(words(&pods)[0], ["NAME", "READY", "STATUS", "RESTARTS", "AGE"]);
-    assert_eq!(words(&pods)[1][..4], ["web-0", "1/1", "Running", "0"]);
+    assert_eq!(table_cells(&pods)[0], ["NAME", "READY", "STATUS", "RESTARTS", "AGE"]);
+    assert_eq!(table_cells(&pods)[1][..4], ["web-0", "1/1", "Running", "0"]);
     let wide = kubectl.run("get po -A -o wide");
-    assert_eq!(words(&wide)[2][..2], ["default", "web-1"]);
-    assert!(words(&wide)[2].contains(&"node-1"));
-    assert_eq!(words(&kubectl.run("get no"))[1][..3], ["node-1", "Ready", "worker"]);
-    assert_eq!(words(&kubectl.run("get leases -n kube-node-lease"))[1][..2], ["node-1", "node-1"]);
+    assert_eq!(table_cells(&wide)[2][..2], ["default", "web-1"]);
+    assert!(table_cells(&wide)[2].contains(&"node-1"));
+    assert_eq!(table_cells(&kubectl.run("get no"))[1][..3], ["node-1", "Ready", "worker"]);
+    assert_eq!(table_cells(&kubectl.run("get leases -n kube-node-lease"))[1][..2], ["node-1", "node-1"]);
     assert!(kubectl.run("get events").contains("no proof that its processes ended"));
     assert!(kubectl.run("events --for pod/web-1").contains("no proof that its processes ended"));
     assert!(kubectl.run("get all,pdb,pv,pvc,ns").contains("kube-node-lease"));
@@ -199,12 +199,12 @@ fn bug_kubectl_showed_no_columns_of_our_kinds_in_the_served_demonstration() {
         let heads: Vec<String> = ["NAMESPACE", "NAME"].into_iter().map(str::to_owned).chain(heads).collect();
         let printed = kubectl(&format!("get {plural} -A"));
         let namespaced = usize::from(crd["spec"]["scope"] != "Namespaced");
-        assert_eq!(words(&printed)[0], heads[namespaced..], "{plural}");
+        assert_eq!(table_cells(&printed)[0], heads[namespaced..], "{plural}");
     }
     let fences = kubectl("get nodefences");
-    assert!(words(&fences)[1].contains(&"node-0"), "{fences}");
+    assert!(table_cells(&fences)[1].contains(&"node-0"), "{fences}");
     let evidence = kubectl("get fe");
-    assert!(words(&evidence)[1].contains(&"node-0"), "{evidence}");
+    assert!(table_cells(&evidence)[1].contains(&"node-0"), "{evidence}");
 }
 
 /// `status` did not show the mode, and counted no standby.
@@ -213,7 +213,7 @@ fn bug_the_pods_of_pod_safety_were_not_shown_in_the_served_demonstration() {
     let served = demonstration();
     let kubectl = |line: &str| served.answer(&format!("kubectl {line}"));
     let pods = kubectl("get pods -A -l app.kubernetes.io/name=pod-safety");
-    assert_eq!(words(&pods).len(), 3, "{pods}");
+    assert_eq!(table_cells(&pods).len(), 3, "{pods}");
     let yaml = kubectl("get pods -A -l app.kubernetes.io/name=pod-safety -o yaml");
     assert!(yaml.contains("- --mode=replace\n") && yaml.contains("name: replica-0.1\n"), "{yaml}");
     assert!(!kubectl("get pods -A").contains("replica-"), "they are no pods of the simulated nodes");

@@ -48,7 +48,7 @@ fn asked(outcome: &Outcome) -> BTreeMap<String, Vec<u64>> {
 
 /// Each of them was deleted once, within `late` seconds of its time, and no other pod was.
 #[track_caller]
-fn ended(plan: &Plan, late: u64, expected: &[(&str, u64)]) {
+fn assert_deletions(plan: &Plan, late: u64, expected: &[(&str, u64)]) {
     let ends = ends(plan);
     let names: Vec<&str> = ends.keys().map(String::as_str).collect();
     let mut due: Vec<&str> = expected.iter().map(|(name, _)| *name).collect();
@@ -64,9 +64,9 @@ fn ended(plan: &Plan, late: u64, expected: &[(&str, u64)]) {
 #[test]
 fn each_pod_is_deleted_when_its_toleration_expires() {
     let expected = [("data-0", 60), ("data-1", 40), ("data-3", 190), ("data-4", 40)];
-    ended(&tainted(Vec::new()), SOON, &expected);
+    assert_deletions(&tainted(Vec::new()), SOON, &expected);
     let unstamped = Fault::AddTaint { node: 0, key: 0, stamped: false };
-    ended(&plan(vec![(TAINTED, unstamped)]), SOON, &expected);
+    assert_deletions(&plan(vec![(TAINTED, unstamped)]), SOON, &expected);
 }
 
 #[test]
@@ -91,10 +91,10 @@ fn the_shortest_toleration_counts_whichever_taint_came_first() {
     // The second taint: `data-0` and `data-1` tolerate it without limit, `data-2` for 30 s.
     let two = tainted(vec![(TAINTED, added(1))]);
     let expected = [("data-0", 60), ("data-1", 40), ("data-2", 70), ("data-3", 190), ("data-4", 40)];
-    ended(&two, SOON, &expected);
+    assert_deletions(&two, SOON, &expected);
     let second = tainted(vec![(50, added(1))]);
     let expected = [("data-0", 60), ("data-1", 40), ("data-2", 80), ("data-3", 190), ("data-4", 40)];
-    ended(&second, SOON, &expected);
+    assert_deletions(&second, SOON, &expected);
 }
 
 #[test]
@@ -102,18 +102,22 @@ fn changed_tolerations_count_from_the_change_on() {
     let tolerate = |pod, seconds| Fault::Tolerate { pod, key: 0, seconds };
     let longer = tolerate(0, Some(60));
     let changed = tainted(vec![(45, longer), (46, tolerate(3, Some(15))), (50, tolerate(2, Some(30)))]);
-    ended(&changed, SOON, &[("data-0", 100), ("data-1", 40), ("data-2", 70), ("data-3", 55), ("data-4", 40)]);
+    assert_deletions(
+        &changed,
+        SOON,
+        &[("data-0", 100), ("data-1", 40), ("data-2", 70), ("data-3", 55), ("data-4", 40)],
+    );
     // A time that has passed already ends at once; a toleration without limit never ends.
     let changed = tainted(vec![(70, tolerate(3, Some(5))), (50, tolerate(0, None))]);
     let mut sorted = changed.clone();
     sorted.faults.sort_by_key(|(at, _)| *at);
-    ended(&sorted, SOON, &[("data-1", 40), ("data-3", 70), ("data-4", 40)]);
+    assert_deletions(&sorted, SOON, &[("data-1", 40), ("data-3", 70), ("data-4", 40)]);
 }
 
 #[test]
 fn a_taint_removed_in_time_deletes_no_pod() {
     let lifted = tainted(vec![(55, Fault::LiftTaint { node: 0, key: 0 })]);
-    ended(&lifted, SOON, &[("data-1", 40), ("data-4", 40)]);
+    assert_deletions(&lifted, SOON, &[("data-1", 40), ("data-4", 40)]);
     // The next taint starts the times again.
     let again = tainted(vec![(55, Fault::LiftTaint { node: 0, key: 0 }), (100, added(0))]);
     let ends = ends(&again);
@@ -128,7 +132,7 @@ fn a_change_of_the_leader_keeps_the_deadlines() {
     let crash = |at, replica, seconds| (at, Fault::CrashReplica { replica, seconds });
     // The leader dies, and then its successor: none of them has seen the taint arrive.
     let all_anew = vec![crash(80, 0, 5), crash(80, 1, 5), crash(140, 0, 5), crash(140, 1, 5)];
-    ended(&tainted(all_anew), SOON, &expected);
+    assert_deletions(&tainted(all_anew), SOON, &expected);
     // At the very moment of the deadline a new leader must be elected first.
     let ends = ends(&tainted(vec![crash(58, 0, 60)]));
     assert!((60..=60 + FAILOVER).contains(&ends["data-0"][0]), "{ends:?}");
@@ -143,7 +147,7 @@ fn jumps_of_the_wall_clock_keep_the_deadlines() {
             let mut faults: Vec<_> = (0..2).map(|replica| (at, Fault::JumpReplica { replica, seconds })).collect();
             faults.push((TAINTED, added(0)));
             faults.sort_by_key(|(at, _)| *at);
-            ended(&plan(faults), SOON, &expected);
+            assert_deletions(&plan(faults), SOON, &expected);
         }
     }
 }
@@ -168,7 +172,7 @@ fn a_new_leader_with_a_stale_cache_deletes_no_pod_for_a_removed_taint() {
         (47, Fault::LiftTaint { node: 0, key: 0 }),
         (48, Fault::CrashReplica { replica: 0, seconds: 60 }),
     ]);
-    ended(&behind, SOON, &[("data-1", 40), ("data-4", 40)]);
+    assert_deletions(&behind, SOON, &[("data-1", 40), ("data-4", 40)]);
 }
 
 #[test]

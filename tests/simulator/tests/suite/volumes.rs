@@ -9,7 +9,7 @@ use pod_safety_simulator::campaign::{Extras, Fault, Fencing, Guarding, Plan, dra
 use pod_safety_simulator::world::{Blow, Moment, Occasion, Outcome, Strike, recorded, run, run_with_strike};
 
 use crate::asked;
-use crate::runs::{self, seen, told, well};
+use crate::runs::{self, seconds_of_lines, seen, well};
 use crate::shipped::SHIPPED;
 
 /// When faults begin, in seconds.
@@ -56,7 +56,8 @@ fn a_node_that_is_cut_off_keeps_its_volumes_until_it_is_fenced() {
         assert_eq!(seen(&outcome, "a volume's owner was relieved"), volumes);
         assert!(seen(&outcome, "a volume was attached to its next node") > 0, "{:#?}", outcome.timeline);
         // Evidence, release of the volume, and only then a next node.
-        let first = |words: &[&str]| told(&outcome, words).into_iter().find(|at| *at > BEGIN).unwrap_or(u64::MAX);
+        let first =
+            |words: &[&str]| seconds_of_lines(&outcome, words).into_iter().find(|at| *at > BEGIN).unwrap_or(u64::MAX);
         let proved = first(&["writes the evidence node-1"]);
         let relieved = first(&["the Lease of data-", "(generation 0 to 1"]);
         assert!(proved <= relieved && relieved <= proved + 2, "{proved} {relieved}: {:#?}", outcome.timeline);
@@ -71,7 +72,7 @@ fn a_pod_that_shares_one_of_two_volumes_runs_on_its_node() {
         let made = vec![(BEGIN, Fault::MakePod { pod: 1 })];
         let guarding = Guarding { one_pod: alone, ..TWO };
         let outcome = well(&Plan { heal_at: BEGIN + 60, ..plan(guarding, None, made) });
-        assert_eq!(told(&outcome, &["process of default/next-1", "starts"]).len(), starts, "{guarding:?}");
+        assert_eq!(seconds_of_lines(&outcome, &["process of default/next-1", "starts"]).len(), starts, "{guarding:?}");
         assert_eq!(seen(&outcome, "a pod was sent to the node that has its volume"), starts as u64);
     }
 }
@@ -214,7 +215,7 @@ fn with_a_death_after_each(guarding: Guarding, told_by: &[&[&str]]) -> Option<us
             let what = format!("step {}: {strike:?}", number + 1);
             assert!(before.is_some(), "{what}");
             assert!(outcome.violations.is_empty(), "{what}: {}", report(&plan, &outcome));
-            let runs = told(&outcome, &["process of default/next-0", "starts"]);
+            let runs = seconds_of_lines(&outcome, &["process of default/next-0", "starts"]);
             assert!(!runs.is_empty(), "{what}: {:#?}", outcome.timeline);
             deaths += 1;
         }

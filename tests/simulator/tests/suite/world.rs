@@ -4,7 +4,7 @@ use pod_safety_simulator::campaign::{Ailment, Extras, Fault, Fencing, Keeper, Ma
 use pod_safety_simulator::world::{Outcome, run};
 
 use crate::fencing::BLIND;
-use crate::runs::{self, seen, told, well};
+use crate::runs::{self, seconds_of_lines, seen, well};
 use crate::shipped::SHIPPED;
 
 /// When faults begin, in seconds.
@@ -25,21 +25,21 @@ fn sick(ailment: Ailment, until: Option<u64>) -> Outcome {
 
 /// Processes that ended on `node-0`, by the second.
 fn ends(outcome: &Outcome) -> Vec<u64> {
-    told(outcome, &["process of default/data-", "on node-0 ends"])
+    seconds_of_lines(outcome, &["process of default/data-", "on node-0 ends"])
 }
 
 #[test]
 fn a_node_without_a_runtime_reports_not_ready_renews_and_keeps_its_processes() {
     let outcome = sick(Ailment::Runtime, None);
-    let reported = told(&outcome, &["node-0 says that it is not ready"]);
+    let reported = seconds_of_lines(&outcome, &["node-0 says that it is not ready"]);
     assert!(reported.len() == 1 && reported[0] <= BEGIN + 11, "{reported:?}");
-    assert_eq!(told(&outcome, &["node-0 is marked Unknown"]), [0_u64; 0], "its Lease is renewed");
-    assert!(!told(&outcome, &["taints node-0 with not-ready"]).is_empty(), "{:#?}", outcome.timeline);
+    assert_eq!(seconds_of_lines(&outcome, &["node-0 is marked Unknown"]), [0_u64; 0], "its Lease is renewed");
+    assert!(!seconds_of_lines(&outcome, &["taints node-0 with not-ready"]).is_empty(), "{:#?}", outcome.timeline);
     let over = BEGIN + 150;
     let ends = ends(&outcome);
     assert!(!ends.is_empty() && ends.iter().all(|at| *at >= over), "{ends:?}: {:#?}", outcome.timeline);
     assert!(seen(&outcome, "a sick node did not end a pod") > 0);
-    let starts = told(&outcome, &["process of", "starts on node-0"]);
+    let starts = seconds_of_lines(&outcome, &["process of", "starts on node-0"]);
     assert!(starts.iter().all(|at| !(BEGIN + 1..over).contains(at)), "{starts:?}");
 }
 
@@ -48,7 +48,7 @@ fn a_node_without_a_network_for_pods_ends_them_and_starts_none() {
     let outcome = sick(Ailment::Network, None);
     let ends = ends(&outcome);
     assert!(ends.iter().any(|at| *at < BEGIN + 15 + 40), "{ends:?}");
-    let starts = told(&outcome, &["process of", "starts on node-0"]);
+    let starts = seconds_of_lines(&outcome, &["process of", "starts on node-0"]);
     assert!(starts.iter().all(|at| !(BEGIN + 1..BEGIN + 150).contains(at)), "{starts:?}");
 }
 
@@ -59,7 +59,7 @@ fn a_node_that_recovers_early_is_ready_again() {
     let ends = ends(&outcome);
     assert!(ends.iter().all(|at| (healed..healed + 35).contains(at)), "{ends:?}");
     // Once when it registers.
-    let mut freed = told(&outcome, &["removes not-ready", "from node-0"]);
+    let mut freed = seconds_of_lines(&outcome, &["removes not-ready", "from node-0"]);
     freed.retain(|at| *at > BEGIN);
     assert!(freed.iter().all(|at| (healed..healed + 15).contains(at)) && !freed.is_empty(), "{freed:?}");
 }
@@ -69,7 +69,7 @@ fn kube_controller_manager_taints_a_not_ready_node_and_untaints_it() {
     let with = Extras { taints: true, ..Extras::default() };
     let ill = (BEGIN, Fault::SickenNode { node: 0, ailment: Ailment::Network, seconds: 100 });
     let outcome = well(&Plan { with, ..plan(vec![ill]) });
-    let tainted = told(&outcome, &["node-lifecycle taints node-0"]);
+    let tainted = seconds_of_lines(&outcome, &["node-lifecycle taints node-0"]);
     assert!(tainted.len() == 1 && tainted[0] <= BEGIN + 20, "{tainted:?}");
 }
 
@@ -79,7 +79,7 @@ fn kube_controller_manager_taints_a_not_ready_node_and_untaints_it() {
 fn a_running_kubelet_without_its_node_creates_neither_a_lease_nor_a_mirror_pod() {
     let with = Extras { static_pods: true, ..Extras::default() };
     let outcome = run(&Plan { with, ..plan(vec![(63, Fault::DeleteNode { node: 0 })]) }, SHIPPED);
-    let collected = told(&outcome, &["the Lease of node-0 is collected"]);
+    let collected = seconds_of_lines(&outcome, &["the Lease of node-0 is collected"]);
     assert!(collected.len() == 1 && (65..=68).contains(&collected[0]), "{collected:?}");
     assert!(seen(&outcome, "a kubelet could make no Lease: its Node is gone") > 1, "{:?}", outcome.probes);
     assert!(seen(&outcome, "a kubelet could make no mirror pod: its Node is gone") > 1, "{:?}", outcome.probes);
@@ -94,9 +94,9 @@ fn a_restarted_kubelet_registers_and_has_a_lease_and_a_mirror_pod_again() {
     let with = Extras { static_pods: true, ..Extras::default() };
     let faults = vec![(63, Fault::DeleteNode { node: 0 }), (80, Fault::KillKubelet { node: 0, seconds: 1 })];
     let outcome = well(&Plan { with, ..plan(faults) });
-    assert_eq!(told(&outcome, &["node-0 registers"]).len(), 2);
+    assert_eq!(seconds_of_lines(&outcome, &["node-0 registers"]).len(), 2);
     assert_eq!(seen(&outcome, "a kubelet made a mirror pod"), 4, "{:?}", outcome.probes);
-    assert!(told(&outcome, &["the Lease of node-0 is collected"]).len() == 1);
+    assert!(seconds_of_lines(&outcome, &["the Lease of node-0 is collected"]).len() == 1);
 }
 
 /// Each machine has two power supplies, and an outlet for each.
@@ -112,7 +112,7 @@ fn a_machine_with_two_supplies_is_off_when_both_are_and_on_again_when_one_is() {
     let outcome = well(&paired(vec![(BEGIN, Fault::CutNode { node: 0, seconds: 340 })]));
     assert!(seen(&outcome, "one of two supplies was switched off, and the machine ran on") > 0);
     assert_eq!(seen(&outcome, "a machine lost both of its supplies"), 1, "{:#?}", outcome.timeline);
-    assert!(!told(&outcome, &["writes the evidence node-0"]).is_empty(), "{:#?}", outcome.timeline);
+    assert!(!seconds_of_lines(&outcome, &["writes the evidence node-0"]).is_empty(), "{:#?}", outcome.timeline);
     assert!(seen(&outcome, "an incident became Done") > 0, "{:?}", outcome.probes);
 }
 

@@ -136,14 +136,14 @@ fn the_active_responder_its_deadline_and_the_next_one_are_shown() {
     }
 }
 
-fn ended(kind: &str, reason: &str) -> Value {
+fn ended_eviction(kind: &str, reason: &str) -> Value {
     eviction(&[(IMPERATIVE_EVICTOR, 100, "Completed")], json!([]), condition(kind, reason, ""))
 }
 
 /// An Eviction that failed, and the next one.
 fn gone_on() -> [Value; 2] {
     let begun = json!([{ "name": IMPERATIVE_EVICTOR, "startTime": "2026-11-21T10:23:00Z" }]);
-    [ended("Failed", "NoFurtherResponder"), eviction(&[(IMPERATIVE_EVICTOR, 100, "Active")], begun, json!([]))]
+    [ended_eviction("Failed", "NoFurtherResponder"), eviction(&[(IMPERATIVE_EVICTOR, 100, "Active")], begun, json!([]))]
 }
 
 #[test]
@@ -165,15 +165,27 @@ fn each_state_of_an_eviction_has_one_verdict() {
         (vec![withdrawn.clone()], vec![], Verdict::Free, "Withdrawn", false),
         (
             vec![withdrawn.clone()],
-            vec![ended("Failed", "CanceledDueToNoRequesters")],
+            vec![ended_eviction("Failed", "CanceledDueToNoRequesters")],
             Verdict::Free,
             "Withdrawn",
             false,
         ),
-        (vec![withdrawn], vec![ended("Failed", "NoFurtherResponder")], Verdict::Free, "NoFurtherResponder", false),
-        (vec![drain()], vec![ended("Failed", "NoFurtherResponder")], Verdict::Waiting, "NoFurtherResponder", true),
+        (
+            vec![withdrawn],
+            vec![ended_eviction("Failed", "NoFurtherResponder")],
+            Verdict::Free,
+            "NoFurtherResponder",
+            false,
+        ),
+        (
+            vec![drain()],
+            vec![ended_eviction("Failed", "NoFurtherResponder")],
+            Verdict::Waiting,
+            "NoFurtherResponder",
+            true,
+        ),
         (vec![drain()], gone_on().to_vec(), Verdict::Waiting, "ResponderActive", true),
-        (vec![drain()], vec![ended("TargetEvicted", "PodTerminal")], Verdict::Free, "Evicted", false),
+        (vec![drain()], vec![ended_eviction("TargetEvicted", "PodTerminal")], Verdict::Free, "Evicted", false),
     ] {
         let (answer, note) = explain_eviction(&healthy(1), &requests, &evictions);
         let actual = (answer.judgement.verdict, answer.judgement.reason, note.is_some());
@@ -183,7 +195,7 @@ fn each_state_of_an_eviction_has_one_verdict() {
 
 #[test]
 fn a_terminal_phase_is_no_proof_and_a_pod_notes_its_requested_eviction() {
-    let (terminal, _) = explain_eviction(&healthy(1), &[drain()], &[ended("TargetEvicted", "PodTerminal")]);
+    let (terminal, _) = explain_eviction(&healthy(1), &[drain()], &[ended_eviction("TargetEvicted", "PodTerminal")]);
     assert!(terminal.judgement.message.contains("does not prove"), "{}", terminal.judgement.message);
     let (_, note) = explain_eviction(&healthy(1), &[drain()], &gone_on());
     let note = note.unwrap();

@@ -4,7 +4,7 @@ use super::*;
 
 #[tokio::test(start_paused = true)]
 async fn an_unreachable_node_is_read_then_set_to_unknown_then_tainted_each_at_the_last_version() {
-    let tried = served(&unreachable_update(), &Server::of(&well())).await;
+    let tried = served(&unreachable_update(), &Server::with_node(&well())).await;
     assert_eq!((tried.outcome, tried.lines()), ("written", [GET, LEASE, STATUS, REST].map(str::to_owned).into()));
     let [status, rest] = tried.writes()[..] else { panic!("two writes") };
     assert_eq!(status.content_type, "application/strategic-merge-patch+json");
@@ -46,14 +46,14 @@ async fn an_unreachable_node_is_read_then_set_to_unknown_then_tainted_each_at_th
 async fn an_unreachable_node_has_an_event_only_if_it_was_ready() {
     for (before, has_event) in [("True", true), ("False", false)] {
         let node = well().set("/status/conditions", json!([condition("Ready", before)]));
-        let tried = served(&unreachable_update(), &Server::of(&node)).await;
+        let tried = served(&unreachable_update(), &Server::with_node(&node)).await;
         assert_eq!((tried.done.set_unknown, tried.done.turned_not_ready), (true, has_event), "{before}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_last_heartbeat_and_network_unavailable_are_not_written() {
-    let server = Server::of(&well());
+    let server = Server::with_node(&well());
     served(&unreachable_update(), &server).await;
     let node = server.node.lock().clone();
     for condition in node["status"]["conditions"].as_array().unwrap() {
@@ -73,7 +73,7 @@ async fn the_last_heartbeat_and_network_unavailable_are_not_written() {
 async fn conditions_that_were_never_posted_have_the_creation_time_as_heartbeat() {
     let not_reporting = NotReporting { heartbeat: None, renewed: None, never_posted: true, ..not_reporting() };
     let update = NodeUpdate { not_reporting: Some(not_reporting), ..update() };
-    let mut server = Server::of(&well().set("/status/conditions", json!([])));
+    let mut server = Server::with_node(&well().set("/status/conditions", json!([])));
     server.lease = None;
     let tried = served(&update, &server).await;
     assert_eq!((tried.outcome, tried.lines()), ("written", [GET, LEASE, STATUS].map(str::to_owned).into()));
@@ -106,7 +106,7 @@ async fn a_node_that_reported_since_is_not_written() {
         ("its status was wiped", not_reporting(), unposted, Some(renewed())),
     ];
     for (sentence, not_reporting, node, lease) in cases {
-        let mut server = Server::of(&node);
+        let mut server = Server::with_node(&node);
         server.lease = lease.map(|lease| lease.0);
         let tried = served(&NodeUpdate { not_reporting: Some(not_reporting), ..unreachable_update() }, &server).await;
         assert_eq!((tried.outcome, tried.lines()), ("heard", [GET, LEASE].map(str::to_owned).into()), "{sentence}");
@@ -120,7 +120,7 @@ async fn a_lease_without_renew_time_is_like_no_lease() {
     mute.0["spec"].as_object_mut().unwrap().remove("renewTime");
     for lease in [Some(mute.0), None] {
         let not_reporting = NotReporting { renewed: None, ..not_reporting() };
-        let mut server = Server::of(&well());
+        let mut server = Server::with_node(&well());
         server.lease = lease;
         let tried = served(&NodeUpdate { not_reporting: Some(not_reporting), ..unreachable_update() }, &server).await;
         assert_eq!(tried.outcome, "written");
@@ -149,7 +149,7 @@ async fn a_node_or_lease_that_cannot_be_decoded_is_not_set_to_unknown() {
         }),
     ];
     for (sentence, script) in cases {
-        let server = Server::of(&well());
+        let server = Server::with_node(&well());
         let tried =
             tried(&unreachable_update(), move |request| script(request).unwrap_or_else(|| server.answer(request)))
                 .await;
@@ -161,7 +161,7 @@ async fn a_node_or_lease_that_cannot_be_decoded_is_not_set_to_unknown() {
 /// Another controller set the conditions to Unknown: the status needs no write, the taints do.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_unknown_already_keeps_its_transition_time() {
-    let tried = served(&NodeUpdate { unreachable: None, ..unreachable_update() }, &Server::of(&unknown())).await;
+    let tried = served(&NodeUpdate { unreachable: None, ..unreachable_update() }, &Server::with_node(&unknown())).await;
     assert_eq!((tried.outcome, tried.lines()), ("written", [GET, LEASE, REST].map(str::to_owned).into()));
     assert!(!tried.done.set_unknown);
 }
@@ -185,7 +185,7 @@ async fn the_node_unreachable_condition_is_written_only_if_it_changes() {
         ("somebody made it unknown", ours("Unknown"), false, Some(("False", "KubeletReporting", "reports again"))),
     ] {
         let update = NodeUpdate { unreachable: Some(unreachable), ..update() };
-        let tried = served(&update, &Server::of(&node)).await;
+        let tried = served(&update, &Server::with_node(&node)).await;
         let Some((status, reason, message)) = expected else {
             assert_eq!((tried.outcome, tried.lines()), ("no_effect", vec![GET.to_owned()]), "{sentence}");
             continue;

@@ -27,7 +27,7 @@ async fn a_node_that_was_deleted_or_replaced_is_gone() {
     for update in [unreachable_update(), tainting()] {
         let tried_ = tried(&update, |_| Answer::not_found()).await;
         assert_eq!((tried_.outcome, tried_.writes().len()), ("gone", 0));
-        let another = served(&update, &Server::of(&well().uid("uid-other"))).await;
+        let another = served(&update, &Server::with_node(&well().uid("uid-other"))).await;
         assert_eq!((another.outcome, another.writes().len()), ("gone", 0));
         let proxy = tried(&update, |_| Answer::plain(404, "404 page not found")).await;
         assert_eq!((proxy.outcome, proxy.writes().len()), ("failed", 0), "a proxy does not know");
@@ -55,7 +55,7 @@ async fn each_request_can_fail_and_earlier_changes_are_reported() {
         ("the taints are written, and the answer unreadable", REST, Answer::garbage, "written", 2, true),
     ];
     for (sentence, line, answer, outcome, writes, status_done) in cases {
-        let server = Server::of(&well());
+        let server = Server::with_node(&well());
         let tried =
             tried(
                 &unreachable_update(),
@@ -73,7 +73,7 @@ async fn each_request_can_fail_and_earlier_changes_are_reported() {
 /// The next decision starts from the stored node: the status is written, the taints are not.
 #[tokio::test(start_paused = true)]
 async fn taints_missing_after_a_timeout_are_added_by_the_next_decision() {
-    let server = Server::of(&well());
+    let server = Server::with_node(&well());
     let slow = server.clone();
     let first = tried_over(&World::listed(), &unreachable_update(), 5.0, move |request| {
         if request.line() == REST { Answer::never() } else { slow.answer(request) }
@@ -91,7 +91,7 @@ async fn taints_missing_after_a_timeout_are_added_by_the_next_decision() {
 
 #[tokio::test(start_paused = true)]
 async fn every_request_is_sent_within_the_term() {
-    let server = Server::of(&well());
+    let server = Server::with_node(&well());
     let answers = server.clone();
     let none = tried_over(&World::listed(), &unreachable_update(), 0.0, move |request| answers.answer(request)).await;
     assert_eq!((none.outcome, none.requests.len()), ("not_leader", 0));
@@ -101,7 +101,7 @@ async fn every_request_is_sent_within_the_term() {
         (2.5, vec![GET, LEASE, STATUS, REST], "failed"),
         (3.5, vec![GET, LEASE, STATUS, REST], "written"),
     ] {
-        let server = Server::of(&well());
+        let server = Server::with_node(&well());
         let late = move |request: &Received| server.answer(request).delayed(Duration::from_secs(1));
         let tried = tried_over(&World::listed(), &unreachable_update(), leads_for, late).await;
         assert_eq!(
@@ -116,7 +116,7 @@ async fn every_request_is_sent_within_the_term() {
 async fn a_term_that_is_lost_between_the_writes_ends_the_update() {
     let (env, _wall) = env();
     let leadership = Leadership::always();
-    let (server, term) = (Server::of(&well()), Arc::clone(&leadership));
+    let (server, term) = (Server::with_node(&well()), Arc::clone(&leadership));
     let api = Api::new(&env, move |request| {
         if request.line() == STATUS {
             term.end_for_tests();
@@ -134,11 +134,11 @@ async fn a_term_that_is_lost_between_the_writes_ends_the_update() {
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_as_requested_is_not_written() {
     let there = well().set("/spec/taints", json!([{ "key": NOT_READY, "effect": "NoSchedule" }]));
-    let tried = served(&tainting(), &Server::of(&there)).await;
+    let tried = served(&tainting(), &Server::with_node(&there)).await;
     assert_eq!((tried.outcome, tried.lines()), ("no_effect", vec![GET.to_owned()]));
     let world = World::listed();
     world.apply(Kind::Nodes, &there.0, Mono::default());
-    let server = Server::of(&there.clone().rv(6));
+    let server = Server::with_node(&there.clone().rv(6));
     let again = tried_over(&world, &tainting(), 60.0, move |request| server.answer(request)).await;
     assert_eq!((again.outcome, again.lines()), ("changed", vec![GET.to_owned()]), "the watch brings that version");
 }
@@ -152,7 +152,7 @@ async fn taints_are_not_added_if_a_webhook_reverts_the_conditions() {
         ("the status is written, but Ready stays", STATUS, partly, 1),
         ("the taints stay as they were", REST, |_: &Received| Answer::json(&unknown().rv(6).0), 2),
     ] {
-        let server = Server::of(&well());
+        let server = Server::with_node(&well());
         let tried =
             tried(
                 &unreachable_update(),
@@ -187,7 +187,7 @@ async fn a_node_of_another_version_is_compared_with_the_cached_one() {
         if let Some(cached) = cached {
             world.apply(Kind::Nodes, &cached.0, Mono::default());
         }
-        let server = Server::of(&live);
+        let server = Server::with_node(&live);
         let tried = tried_over(&world, &tainting(), 60.0, move |request| server.answer(request)).await;
         assert_eq!(tried.outcome, outcome, "{sentence}");
         assert_eq!(tried.writes().len(), usize::from(outcome == "written"), "{sentence}");
@@ -198,7 +198,7 @@ async fn a_node_of_another_version_is_compared_with_the_cached_one() {
 #[tokio::test(start_paused = true)]
 async fn a_new_version_without_a_report_is_still_not_reporting() {
     let attached = well().rv(9).set("/status/volumesAttached", json!([{ "name": "v" }]));
-    let tried = served(&unreachable_update(), &Server::of(&attached)).await;
+    let tried = served(&unreachable_update(), &Server::with_node(&attached)).await;
     assert_eq!(tried.outcome, "written");
     let versions: Vec<_> =
         tried.writes().iter().map(|request| request.json()["metadata"]["resourceVersion"].clone()).collect();

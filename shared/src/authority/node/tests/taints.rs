@@ -19,7 +19,7 @@ async fn other_taints_are_written_back_unchanged_and_in_order() {
         remove: vec![(NOT_READY, Effect::NoExecute), (UNREACHABLE, Effect::NoSchedule)],
         ..update()
     };
-    let tried = served(&update, &Server::of(&tainted(&before))).await;
+    let tried = served(&update, &Server::with_node(&tainted(&before))).await;
     assert_eq!((tried.outcome, tried.lines()), ("written", [GET, REST].map(str::to_owned).into()));
     let added = json!({ "key": UNREACHABLE, "effect": "NoExecute", "timeAdded": "2026-11-21T12:00:00Z" });
     assert_eq!(
@@ -58,7 +58,7 @@ async fn two_taints_of_one_key_are_two_taints() {
             json!([both[1], { "key": UNREACHABLE, "effect": "NoSchedule", "timeAdded": "2026-11-21T12:00:00Z" }]),
         ),
     ] {
-        let tried = served(&NodeUpdate { add, remove, ..update() }, &Server::of(&tainted(&before))).await;
+        let tried = served(&NodeUpdate { add, remove, ..update() }, &Server::with_node(&tainted(&before))).await;
         assert_eq!(tried.outcome, "written", "{sentence}");
         assert_eq!(tried.writes()[0].json()["spec"]["taints"], after, "{sentence}");
     }
@@ -68,13 +68,13 @@ async fn two_taints_of_one_key_are_two_taints() {
 async fn only_labels_that_differ_are_written_with_the_taints() {
     let labels: Vec<(&'static str, Arc<str>)> = vec![("a", "b".into()), ("beta.kubernetes.io/os", "linux".into())];
     let update = NodeUpdate { labels, ..update() };
-    let tried = served(&update, &Server::of(&well())).await;
+    let tried = served(&update, &Server::with_node(&well())).await;
     assert_eq!((tried.outcome, tried.done.reason()), ("written", "Labels"));
     assert_eq!(tried.done.to_string(), "labelled with beta.kubernetes.io/os");
     let body = r#"{"metadata":{"labels":{"beta.kubernetes.io/os":"linux"},"resourceVersion":"5","uid":"uid-n"}}"#;
     assert_eq!(tried.writes()[0].body, body);
     let update = NodeUpdate { add: vec![("k", Effect::NoSchedule)], ..update };
-    let tried = served(&update, &Server::of(&well())).await;
+    let tried = served(&update, &Server::with_node(&well())).await;
     assert_eq!(tried.lines(), [GET, REST]);
     let patch = tried.writes()[0].json();
     assert_eq!(patch["metadata"]["labels"], json!({ "beta.kubernetes.io/os": "linux" }));
@@ -85,7 +85,7 @@ async fn only_labels_that_differ_are_written_with_the_taints() {
 #[tokio::test(start_paused = true)]
 async fn an_existing_out_of_service_taint_is_kept_and_none_is_added() {
     let off = json!([{ "key": OFF, "value": "nodeshutdown", "effect": "NoExecute" }]);
-    let server = Server::of(&tainted(&off));
+    let server = Server::with_node(&tainted(&off));
     let tried = served(&unreachable_update(), &server).await;
     assert_eq!(tried.outcome, "written");
     let [status, rest] = tried.writes()[..] else { panic!("two writes") };
@@ -94,10 +94,10 @@ async fn an_existing_out_of_service_taint_is_kept_and_none_is_added() {
     let add = vec![("a", Effect::NoSchedule), (OFF, Effect::NoSchedule)];
     for before in [json!(null), off] {
         let update = NodeUpdate { add: add.clone(), ..update() };
-        let tried = served(&update, &Server::of(&tainted(&before))).await;
+        let tried = served(&update, &Server::with_node(&tainted(&before))).await;
         assert_eq!((tried.outcome, tried.writes().len()), ("failed", 0), "the guard lets it not pass");
     }
     let update = NodeUpdate { labels: vec![("a", "c".into())], ..update() };
-    let tried = served(&update, &Server::of(&tainted(&json!([{ "key": OFF }])))).await;
+    let tried = served(&update, &Server::with_node(&tainted(&json!([{ "key": OFF }])))).await;
     assert_eq!((tried.outcome, tried.writes()[0].permitted), ("written", false), "a label needs no permit");
 }

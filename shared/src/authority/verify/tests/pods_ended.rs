@@ -33,7 +33,7 @@ fn lease(process: u64, round: u64, pods: Option<PodReport>) -> Responder {
     answering(move || Answer::json(&lease))
 }
 
-fn ended(looked: u64) -> Option<PodReport> {
+fn ended_report(looked: u64) -> Option<PodReport> {
     Some(PodReport {
         checked_round: looked,
         terminated: vec!["uid-b".to_owned(), UID.to_owned()],
@@ -51,13 +51,13 @@ impl Fixture {
 #[tokio::test(start_paused = true)]
 async fn an_agent_check_after_the_kubelet_observed_the_deletion_is_evidence() {
     let fixture = fixture();
-    assert_eq!(reason(fixture.reports(lease(1, 10, ended(9))).await), "AgentMustLookAgain", "the mark is at 10");
+    assert_eq!(reason(fixture.reports(lease(1, 10, ended_report(9))).await), "AgentMustLookAgain", "the mark is at 10");
     assert_eq!(
-        reason(fixture.reports(lease(1, 11, ended(11))).await),
+        reason(fixture.reports(lease(1, 11, ended_report(11))).await),
         "AgentMustLookAgain",
         "round 11 may have been sent"
     );
-    let proved = fixture.reports(lease(1, 14, ended(12))).await.unwrap();
+    let proved = fixture.reports(lease(1, 14, ended_report(12))).await.unwrap();
     assert_eq!(*proved.kind(), EvidenceKind::PodsEnded { node: "n".into() });
     assert_eq!(proved.expires(), fixture.env.now() + VALID_FOR);
     assert_eq!(fixture.api.lines().len(), 3, "one read for each");
@@ -67,24 +67,24 @@ async fn an_agent_check_after_the_kubelet_observed_the_deletion_is_evidence() {
 async fn bug_an_agent_check_that_came_too_early_moved_the_mark() {
     let fixture = fixture();
     for round in 10..100 {
-        let judged = fixture.reports(lease(1, round, ended(round.min(11)))).await;
+        let judged = fixture.reports(lease(1, round, ended_report(round.min(11)))).await;
         assert_eq!(reason(judged), "AgentMustLookAgain", "round {round}");
     }
-    assert!(fixture.reports(lease(1, 100, ended(12))).await.is_ok());
+    assert!(fixture.reports(lease(1, 100, ended_report(12))).await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
 async fn attack_rounds_of_another_epoch_or_another_deletion_do_not_count() {
     let fixture = fixture();
-    assert_eq!(reason(fixture.reports(lease(1, 10, ended(9))).await), "AgentMustLookAgain");
-    assert_eq!(reason(fixture.reports(lease(2, 50, ended(50))).await), "AgentMustLookAgain", "another process");
+    assert_eq!(reason(fixture.reports(lease(1, 10, ended_report(9))).await), "AgentMustLookAgain");
+    assert_eq!(reason(fixture.reports(lease(2, 50, ended_report(50))).await), "AgentMustLookAgain", "another process");
     // The grace period was shortened: that is another generation.
     let again = deleted().observed(3).set("/metadata/generation", json!(3)).rv(77);
     fixture.apply(Kind::Pods, &again.0);
-    *fixture.agent.lock() = lease(2, 60, ended(60));
+    *fixture.agent.lock() = lease(2, 60, ended_report(60));
     let force = again.force(Claim::PodsEnded { node: "n".into() });
     assert_eq!(reason(fixture.verify(&force).await), "AgentMustLookAgain");
-    *fixture.agent.lock() = lease(2, 62, ended(62));
+    *fixture.agent.lock() = lease(2, 62, ended_report(62));
     assert!(fixture.verify(&force).await.is_ok());
 }
 
@@ -133,7 +133,7 @@ async fn attack_a_pod_whose_kubelet_has_not_seen_the_deletion_is_not_released() 
 async fn reports_that_are_not_accepted_are_not_read() {
     let mut fixture = fixture();
     fixture.policy.agent_reports = None;
-    let refusal = fixture.reports(lease(1, 10, ended(9))).await.unwrap_err();
+    let refusal = fixture.reports(lease(1, 10, ended_report(9))).await.unwrap_err();
     assert!(refusal.to_string().contains("--agent-reports-from"), "{refusal}");
     assert!(fixture.api.lines().is_empty());
 }
@@ -148,7 +148,7 @@ async fn a_pod_whose_phase_another_client_set_to_failed_is_released_only_if_no_c
         let mut fixture = Fixture::new();
         fixture.policy.agent_reports = Some("agents".into());
         fixture.apply(Kind::Pods, &object.0);
-        *fixture.agent.lock() = lease(1, 10, ended(9));
+        *fixture.agent.lock() = lease(1, 10, ended_report(9));
         let judged = fixture.verify(&object.force(Claim::PodsEnded { node: "n".into() })).await;
         assert_eq!(reason(judged), expected);
     }
@@ -160,8 +160,8 @@ async fn marks_of_several_pods_are_kept() {
     let fixture = fixture();
     let other = deleted().uid("uid-b").set("/metadata/name", json!("b"));
     fixture.apply(Kind::Pods, &other.0);
-    assert_eq!(reason(fixture.reports(lease(1, 10, ended(9))).await), "AgentMustLookAgain");
+    assert_eq!(reason(fixture.reports(lease(1, 10, ended_report(9))).await), "AgentMustLookAgain");
     let second = fixture.verify(&other.force(Claim::PodsEnded { node: "n".into() })).await;
     assert_eq!(reason(second), "AgentMustLookAgain");
-    assert!(fixture.reports(lease(1, 14, ended(12))).await.is_ok());
+    assert!(fixture.reports(lease(1, 14, ended_report(12))).await.is_ok());
 }

@@ -59,7 +59,7 @@ async fn a_graceful_deletion_is_sent_recorded_counted_and_has_one_event() {
     pool.submit_accepted(graceful_delete("a", "10"));
     pool.submit_accepted(graceful_delete("a", "10"));
     advance(0.1).await;
-    assert_eq!(pool.ended(), ["a ending"]);
+    assert_eq!(pool.completed(), ["a ending"]);
     assert_eq!(methods(&pool), ["GET", "PATCH", "DELETE"]);
     let records = pool.journal.records();
     let [record] = records.as_slice() else { panic!("{records:?}") };
@@ -86,7 +86,7 @@ async fn bug_a_deletion_undone_by_an_etcd_restore_waited_for_the_next_sweep() {
     advance(20.1).await;
     pool.submit_accepted(graceful_delete("a", "10"));
     advance(1.0).await;
-    assert_eq!(pool.ended(), ["a ending", "a ending"]);
+    assert_eq!(pool.completed(), ["a ending", "a ending"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -96,7 +96,7 @@ async fn one_read_of_the_node_is_used_for_all_pods_of_a_turn() {
         pool.submit_intent(graceful_delete(&format!("p{number}"), "10"));
     }
     advance(0.1).await;
-    assert_eq!(pool.ended().len(), BATCH);
+    assert_eq!(pool.completed().len(), BATCH);
     let reads = methods(&pool).iter().filter(|method| *method == "GET").count();
     assert!(reads <= 2, "{reads} reads");
 }
@@ -115,7 +115,7 @@ async fn nothing_is_deleted_if_the_node_differs_from_the_cache() {
         let pool = with_node(move |request| if request.method == "GET" { answer() } else { ending(request) });
         pool.submit_intent(graceful_delete("a", "10"));
         advance(0.1).await;
-        assert_eq!((pool.ended(), methods(&pool)), (vec![ended.to_owned()], vec!["GET".to_owned()]), "{sentence}");
+        assert_eq!((pool.completed(), methods(&pool)), (vec![ended.to_owned()], vec!["GET".to_owned()]), "{sentence}");
         assert_eq!(pool.wakes().len(), 1, "{sentence}: it is decided again");
     }
 }
@@ -126,11 +126,11 @@ async fn a_deletion_that_is_not_needed_when_its_turn_comes_is_dropped() {
     pool.handler.changed_its_mind.store(true, Ordering::SeqCst);
     pool.submit_intent(graceful_delete("a", "10"));
     advance(0.1).await;
-    assert_eq!((pool.ended(), methods(&pool).len()), (vec!["a withdrawn".to_owned()], 0));
+    assert_eq!((pool.completed(), methods(&pool).len()), (vec!["a withdrawn".to_owned()], 0));
     pool.handler.changed_its_mind.store(false, Ordering::SeqCst);
     pool.submit_intent(graceful_delete("a", "10"));
     advance(0.1).await;
-    assert_eq!(pool.ended()[1], "a ending", "it may be wished for again");
+    assert_eq!(pool.completed()[1], "a ending", "it may be wished for again");
 }
 
 /// The first request is withdrawn when its turn comes, because the node with the taint is gone. The second request, for
@@ -145,7 +145,7 @@ async fn bug_a_controller_whose_deletion_was_superseded_was_not_woken() {
     assert_eq!(pool.submit_intent(graceful_delete("a", "10")), Submitted::Accepted);
     assert_eq!(pool.authority.submit(graceful_delete("a", "10"), &owner), Submitted::Accepted);
     advance(0.1).await;
-    assert_eq!(pool.ended(), ["a withdrawn"]);
+    assert_eq!(pool.completed(), ["a withdrawn"]);
     assert_eq!(second.woken(), Some(now));
     assert_eq!(pool.authority.submit(graceful_delete("a", "10"), &owner), Submitted::Accepted);
     advance(0.1).await;
@@ -167,7 +167,7 @@ async fn bug_a_pod_was_deleted_for_a_taint_that_was_removed_during_the_read() {
     assert!(handler.set(Arc::clone(&pool.handler)).is_ok());
     pool.submit_intent(graceful_delete("a", "10"));
     advance(0.1).await;
-    assert_eq!((pool.ended(), methods(&pool)), (vec!["a withdrawn".to_owned()], vec!["GET".to_owned()]));
+    assert_eq!((pool.completed(), methods(&pool)), (vec!["a withdrawn".to_owned()], vec!["GET".to_owned()]));
 }
 
 /// A process that was stopped for seven seconds while its node was read used the old answer.
@@ -181,7 +181,7 @@ async fn bug_a_pod_was_deleted_by_a_late_answer_about_its_node() {
         pool.submit_intent(graceful_delete("a", "10"));
         advance(4.0).await;
         let (ended, sent) = (vec!["a expired".to_owned()], vec!["GET".to_owned()]);
-        assert_eq!((pool.ended(), methods(&pool)), (ended, sent), "after {seconds} s");
+        assert_eq!((pool.completed(), methods(&pool)), (ended, sent), "after {seconds} s");
     }
 }
 
@@ -190,7 +190,7 @@ async fn w_te1_a_denied_deletion_is_retried_with_backoff_and_has_one_event() {
     let pool = with_node(denied);
     pool.submit_accepted(graceful_delete("a", "10"));
     advance(0.1).await;
-    assert_eq!(pool.ended(), ["a failed"]);
+    assert_eq!(pool.completed(), ["a failed"]);
     let first = pool.woken();
     assert_eq!(first, Mono::from_start(Duration::from_secs(1)));
     // The watch has delivered the version of pod-safety's own condition: no reason to retry at once.

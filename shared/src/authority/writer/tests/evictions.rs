@@ -86,7 +86,7 @@ async fn done(there: &There, intent: Intent) -> (String, Vec<Received>) {
     let pool = pool(Leadership::always(), move |request| there.answer(request));
     pool.submit_accepted(intent);
     advance(1.0).await;
-    let outcome = pool.ended().pop().unwrap().split(": ").nth(1).unwrap().to_owned();
+    let outcome = pool.completed().pop().unwrap().split(": ").nth(1).unwrap().to_owned();
     (
         outcome,
         pool.api
@@ -331,7 +331,7 @@ async fn attack_a_clock_that_is_31_seconds_off_stops_no_eviction() {
         let before = pool.api.requests().len();
         pool.submit_accepted(Intent::Update(Update::Eviction(wanted)));
         advance(1.0).await;
-        assert_eq!(pool.ended().pop().unwrap(), "uid-e: written");
+        assert_eq!(pool.completed().pop().unwrap(), "uid-e: written");
         let requests = pool.api.requests();
         assert_eq!(requests.len() - before, tries, "it is learnt once");
         assert!(requests.last().unwrap().body.contains("2026-11-21T12:00:31Z"), "{requests:?}");
@@ -347,7 +347,7 @@ async fn every_write_failure_has_its_outcome_and_is_not_retried() {
             let pool = pool(Leadership::always(), move |_| answer());
             pool.submit_accepted(update("e", change));
             advance(40.0).await;
-            assert!(pool.ended()[0].ends_with(expected), "{what}: {:?}", pool.ended());
+            assert!(pool.completed()[0].ends_with(expected), "{what}: {:?}", pool.completed());
             assert_eq!(pool.api.writes().len(), 1, "{what}");
         }
     }
@@ -368,7 +368,7 @@ async fn attack_evictions_that_hang_delay_no_force_deletion() {
     advance(1.0).await;
     pool.submit_ended(&ended_pod("a"));
     advance(1.0).await;
-    assert_eq!(pool.ended(), ["a released"]);
+    assert_eq!(pool.completed(), ["a released"]);
 }
 
 /// A thousand requests of one namespace that are withdrawn at once: their lists are shared, and other requests get their turn.
@@ -383,9 +383,9 @@ async fn attack_a_thousand_withdrawn_requests_share_few_lists_and_block_no_other
     (0..1_000).for_each(|number| pool.submit_accepted(of("ns", number)));
     pool.submit_accepted(of("other", 0));
     advance(0.2).await;
-    assert!(pool.ended().iter().any(|line| line.starts_with("uid-other-0")), "{:?}", pool.ended().len());
+    assert!(pool.completed().iter().any(|line| line.starts_with("uid-other-0")), "{:?}", pool.completed().len());
     advance(30.0).await;
-    assert_eq!(pool.ended().len(), 1_001);
+    assert_eq!(pool.completed().len(), 1_001);
     let lists = pool.api.lines().iter().filter(|line| **line == format!("GET {REQUESTS}")).count();
     assert!(lists <= 30, "{lists}");
 }

@@ -94,7 +94,7 @@ async fn a_node_update_is_written_recorded_counted_and_has_one_event() {
     let update = NodeUpdate { unreachable: Some(true), ..unreachable_update("n") };
     pool.submit_accepted(of_node(update));
     advance(1.0).await;
-    assert_eq!(pool.ended(), ["uid-n: written"]);
+    assert_eq!(pool.completed(), ["uid-n: written"]);
     let records = pool.journal.records();
     let [record] = records.as_slice() else { panic!("{records:?}") };
     assert_eq!((record.action, record.reason), (Action::Marked, "KubeletNotReporting"));
@@ -127,7 +127,7 @@ async fn a_status_write_is_recorded_even_if_the_taints_failed() {
     let update = NodeUpdate { unreachable: Some(true), ..unreachable_update("n") };
     pool.submit_intent(of_node(update));
     advance(0.9).await;
-    assert_eq!(pool.ended(), ["uid-n: changed"]);
+    assert_eq!(pool.completed(), ["uid-n: changed"]);
     let records = pool.journal.records();
     assert_eq!((records.len(), records[0].message.as_str()), (1, "NodeUnreachable is True"));
     assert_eq!((event_bodies(&pool).len(), wakes(&pool.handler)), (0, vec![1.0]));
@@ -163,7 +163,7 @@ async fn a_node_that_reported_is_retried_without_backoff() {
         assert_eq!(pool.submit_intent(of_node(unreachable_update("n"))), Submitted::Later(again));
         advance(again.since(pool.env.now()).as_secs_f64()).await;
     }
-    assert_eq!((pool.ended().len(), pool.api.writes().len(), pool.journal.records().len()), (4, 0, 0));
+    assert_eq!((pool.completed().len(), pool.api.writes().len(), pool.journal.records().len()), (4, 0, 0));
     assert_eq!(pool.metrics.authority.outcomes.with_label_values(&["heard"]).get(), 4);
 }
 
@@ -178,7 +178,7 @@ async fn a_node_update_without_effect_is_retried_with_backoff() {
         assert!((again - pause).abs() < 0.01, "{again} for {pause}");
         advance(again + 0.001).await;
     }
-    assert_eq!((pool.ended()[0].as_str(), pool.api.writes().len()), ("uid-n: no_effect", 0));
+    assert_eq!((pool.completed()[0].as_str(), pool.api.writes().len()), ("uid-n: no_effect", 0));
 }
 
 /// kube-controller-manager marks the pods of one node before it checks the next node: with a hundred lost nodes it takes
@@ -198,13 +198,13 @@ async fn w_nl1_nodes_do_not_wait_for_pods() {
         pool.submit_ended(&elsewhere.phase("Failed"));
     }
     advance(1.0).await;
-    assert!(pool.ended().is_empty(), "every writer of pods waits");
+    assert!(pool.completed().is_empty(), "every writer of pods waits");
     for number in 0..100 {
         pool.submit_intent(of_node(unreachable_update(&format!("n{number}"))));
     }
     advance(0.1).await;
-    assert_eq!(pool.ended().len(), 100);
-    assert!(pool.ended().iter().all(|line| line.ends_with("written")), "{:?}", pool.ended());
+    assert_eq!(pool.completed().len(), 100);
+    assert!(pool.completed().iter().all(|line| line.ends_with("written")), "{:?}", pool.completed());
 }
 
 #[tokio::test(start_paused = true)]
@@ -223,7 +223,7 @@ async fn pods_do_not_wait_for_nodes_and_node_writes_are_limited() {
     assert_eq!(pool.api.lines().len(), NODE_WORKERS);
     pool.submit_ended(&ended_pod("a"));
     advance(0.1).await;
-    assert_eq!(pool.ended(), ["a released"]);
+    assert_eq!(pool.completed(), ["a released"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -234,7 +234,7 @@ async fn budgets_do_not_wait_for_the_pods_of_lost_nodes() {
     }
     pool.submit_intent(not_disrupted("a"));
     advance(0.5).await;
-    assert!(pool.ended().contains(&"uid-a: written".to_owned()), "{} before", pool.ended().len());
+    assert!(pool.completed().contains(&"uid-a: written".to_owned()), "{} before", pool.completed().len());
 }
 
 #[tokio::test(start_paused = true)]
@@ -247,11 +247,11 @@ async fn pods_of_lost_nodes_wait_while_nodes_do() {
         pool.submit_intent(of_pod(&format!("p{number}"), true, None));
     }
     advance(0.2).await;
-    let ended = pool.ended();
+    let ended = pool.completed();
     assert!(ended.iter().filter(|line| line.contains("uid-n")).count() > 50, "{ended:?}");
     assert!(!ended.iter().any(|line| line.contains("uid-p")), "{ended:?}");
     advance(10.0).await;
-    assert_eq!(pool.ended().len(), 400, "then they have their turn");
+    assert_eq!(pool.completed().len(), 400, "then they have their turn");
 }
 
 /// The workers for pods sleep until then.
@@ -278,7 +278,7 @@ async fn a_pod_whose_update_failed_has_no_event() {
     start_recorder(&pool);
     pool.submit_intent(of_pod("a", true, None));
     advance(0.5).await;
-    assert_eq!((pool.ended(), event_bodies(&pool).len()), (vec!["uid-a: changed".to_owned()], 0));
+    assert_eq!((pool.completed(), event_bodies(&pool).len()), (vec!["uid-a: changed".to_owned()], 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -290,12 +290,12 @@ async fn node_requests_are_abandoned_when_leadership_is_lost() {
     advance(0.5).await;
     pool.authority.abandon();
     advance(10.0).await;
-    assert_eq!(pool.ended().len(), NODE_WORKERS);
+    assert_eq!(pool.completed().len(), NODE_WORKERS);
     pool.counts("pod_safety_authority_queued_intents 0");
     let last = format!("n{}", 2 * NODE_WORKERS - 1);
     pool.submit_accepted(of_node(taint(&last, "5")));
     advance(10.0).await;
-    assert_eq!(pool.ended().len(), NODE_WORKERS + 1, "it may be asked for again");
+    assert_eq!(pool.completed().len(), NODE_WORKERS + 1, "it may be asked for again");
 }
 
 #[tokio::test(start_paused = true)]

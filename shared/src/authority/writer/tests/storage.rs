@@ -62,7 +62,7 @@ async fn relieved_after(objects: BTreeMap<&'static str, Value>, late: Duration) 
     let writes = pool.api.requests().into_iter().filter(|request| request.method != "GET");
     let records = pool.journal.records();
     let messages = records.into_iter().map(|record| format!("{}: {}", record.reason, record.message));
-    (writes.count(), pool.ended(), messages.collect())
+    (writes.count(), pool.completed(), messages.collect())
 }
 
 /// Once, its evidence had expired each time, and neither an Event nor the journal showed it.

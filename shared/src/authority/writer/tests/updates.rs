@@ -42,7 +42,7 @@ async fn an_update_rejected_during_a_write_is_woken_at_its_end() {
         pool.submit_accepted(status("2"));
         assert_eq!(pool.wakes().len(), 0, "{outcome}: the write is on its way");
         advance(1.0).await;
-        assert!(pool.ended()[0].ends_with(outcome), "{:?}", pool.ended());
+        assert!(pool.completed()[0].ends_with(outcome), "{:?}", pool.completed());
         let wakes = pool.wakes();
         assert_eq!(wakes, [Mono::from_start(Duration::from_secs(1))], "{outcome}");
         pool.submit_accepted(status("2"));
@@ -58,7 +58,7 @@ async fn bug_a_budget_was_not_decided_again_after_a_conflict() {
     let pool = pool(Leadership::always(), conflict);
     pool.submit_accepted(status("1"));
     advance(1.5).await;
-    assert!(pool.ended()[0].ends_with("changed"), "{:?}", pool.ended());
+    assert!(pool.completed()[0].ends_with("changed"), "{:?}", pool.completed());
     assert_eq!(pool.wakes(), [Mono::from_start(Duration::from_secs(2))], "nobody else would");
     advance(0.5).await;
     pool.submit_accepted(status("1"));
@@ -72,7 +72,7 @@ async fn bug_a_budget_was_not_decided_again_after_a_write_without_effect() {
     let pool = pool(Leadership::always(), unmoved);
     pool.submit_accepted(status("1"));
     advance(0.5).await;
-    assert!(pool.ended()[0].ends_with("no_effect"), "{:?}", pool.ended());
+    assert!(pool.completed()[0].ends_with("no_effect"), "{:?}", pool.completed());
     let woken = Mono::from_start(Duration::from_secs(1));
     assert_eq!(pool.wakes(), [woken], "nobody else would");
     let early = pool.submit_intent(status("1"));
@@ -92,7 +92,7 @@ async fn bug_a_controller_rejected_after_a_write_was_not_woken() {
     let pool = pool(Leadership::always(), |_| Answer::garbage());
     pool.submit_accepted(status("1"));
     advance(0.5).await;
-    assert!(pool.ended()[0].ends_with("written"), "{:?}", pool.ended());
+    assert!(pool.completed()[0].ends_with("written"), "{:?}", pool.completed());
     let until = Mono::from_start(Duration::from_secs(30));
     assert_eq!(pool.submit_intent(status("1")), Submitted::Later(until));
     advance(30.0).await;

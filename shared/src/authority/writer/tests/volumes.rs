@@ -37,7 +37,7 @@ async fn written(boot: &'static str, intent: Intent) -> (Vec<(String, Value)>, V
     pool.submit_accepted(intent);
     advance(0.5).await;
     let writes = pool.api.requests().into_iter().filter(|request| request.method != "GET");
-    (writes.map(|request| (format!("{} {}", request.method, request.path), request.json())).collect(), pool.ended())
+    (writes.map(|request| (format!("{} {}", request.method, request.path), request.json())).collect(), pool.completed())
 }
 
 #[tokio::test(start_paused = true)]
@@ -229,7 +229,7 @@ async fn relieved(shown: Shown) -> (Vec<Value>, Vec<String>) {
     pool.submit_accepted(update(true, change));
     advance(0.5).await;
     let writes = pool.api.requests().into_iter().filter(|request| request.method != "GET");
-    (writes.map(|request| request.json()).collect(), pool.ended())
+    (writes.map(|request| request.json()).collect(), pool.completed())
 }
 
 #[tokio::test(start_paused = true)]
@@ -302,7 +302,7 @@ async fn a_revocation_without_an_answer_times_out_when_its_evidence_expires() {
         VolumeChange::Revoke { holder: holder(BOOT), basis: RevocationBasis::Rebooted, next: None, denial: None },
     ));
     advance(1.9).await;
-    assert_eq!(pool.ended(), [""; 0]);
+    assert_eq!(pool.completed(), [""; 0]);
     advance(0.2).await;
-    assert_eq!(pool.ended(), ["uid-v: failed"]);
+    assert_eq!(pool.completed(), ["uid-v: failed"]);
 }

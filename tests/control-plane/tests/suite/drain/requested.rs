@@ -5,17 +5,10 @@ use http::{Method, Request};
 use pod_safety_control_plane::binary;
 
 use super::*;
+use crate::eviction_requests::{entry, gates};
 
 const GROUP: &str = "/apis/lifecycle.k8s.io/v1alpha1";
 const RESPONDER: &str = "example.com/move";
-
-pub(crate) fn gated() -> Options {
-    let args = [
-        "--feature-gates=EvictionRequestAPI=true,GenericWorkload=true",
-        "--runtime-config=lifecycle.k8s.io/v1alpha1=true",
-    ];
-    Options { apiserver_args: args.map(str::to_owned).into(), ..Options::default() }
-}
 
 async fn send(plane: &ControlPlane, method: Method, path: &str, body: Value) -> Result<Value, String> {
     let text = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
@@ -96,7 +89,7 @@ async fn drain_uses_requests_with_a_responder_and_evicts_directly_without() {
     if !crate::versions::can_serve_evictions() {
         return;
     }
-    let plane = ControlPlane::start(gated()).await.unwrap();
+    let plane = ControlPlane::start(gates()).await.unwrap();
     plane.namespace(NS).await.unwrap();
     for node in ["a", "b"] {
         objects::create_node(&plane.admin(), &objects::node(node).with_ready("True")).await.unwrap();
@@ -253,16 +246,12 @@ async fn moves_its_data(plane: &ControlPlane, stop: &AtomicBool) {
     while !stop.load(Ordering::SeqCst) {
         let all = send(plane, Method::GET, &format!("{GROUP}/evictions"), Value::Null).await.unwrap();
         for eviction in all["items"].as_array().unwrap() {
-            let of_it = |list: &str| {
-                let all = eviction["status"][list].as_array().cloned().unwrap_or_default();
-                all.into_iter().find(|one| one["name"] == RESPONDER).unwrap_or_default()
-            };
-            if of_it("targetResponders")["state"] != "Active" {
+            if entry(eviction, "targetResponders", RESPONDER)["state"] != "Active" {
                 continue;
             }
             let now = format!("{:.0}", k8s_openapi::jiff::Timestamp::now());
             let mut report = json!({ "name": RESPONDER, "heartbeatTime": now, "message": "moves data" });
-            if of_it("responders")["message"] == "moves data" {
+            if entry(eviction, "responders", RESPONDER)["message"] == "moves data" {
                 report["completionTime"] = json!(now);
             }
             let name = eviction["metadata"]["name"].as_str().unwrap();
@@ -281,7 +270,7 @@ async fn pod_safety_controllers_carry_out_requested_evictions() {
     if !crate::versions::can_serve_evictions() {
         return;
     }
-    let plane = ControlPlane::start(gated()).await.unwrap();
+    let plane = ControlPlane::start(gates()).await.unwrap();
     plane.namespace(NS).await.unwrap();
     objects::create_node(&plane.admin(), &objects::node("a").with_ready("True")).await.unwrap();
     let kubeconfig = plane.install_pod_safety().await.unwrap();

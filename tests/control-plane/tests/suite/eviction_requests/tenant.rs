@@ -133,7 +133,7 @@ pub(super) fn conditions(object: &Value) -> String {
 }
 
 /// The entry of this name.
-pub(super) fn entry(object: &Value, list: &str, name: &str) -> Value {
+pub(crate) fn entry(object: &Value, list: &str, name: &str) -> Value {
     let mut all = object["status"][list].as_array().into_iter().flatten();
     all.find(|one| one["name"] == name).cloned().unwrap_or_default()
 }

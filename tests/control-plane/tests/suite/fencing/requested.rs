@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::machine::Machine;
 use super::{NAMESPACE, apply, device_of, kubelets, policy, spare_machines, switch_log, until_phase, until_released};
-use crate::eviction_requests::gates;
+use crate::eviction_requests::{entry, gates};
 
 const EVICTIONS: &str = "evictions.lifecycle.k8s.io";
 const LOST_NODE: &str = "pod-safety.dev/lost-node";
@@ -57,19 +57,15 @@ async fn request(plane: &ControlPlane, set: &str, uid: &str) {
     apply(plane, &object).await;
 }
 
-fn entry<'a>(eviction: &'a Value, list: &str, name: &str) -> &'a Value {
-    let all = eviction["status"][list].as_array();
-    all.into_iter().flatten().find(|one| one["name"] == name).unwrap_or(&Value::Null)
-}
-
 /// Waits until this responder has this state and a message with these words.
 async fn until_responder(plane: &ControlPlane, set: &str, responder: &str, state: &str, words: &str) -> Value {
     until(&format!("{responder} of {set} is {state} with {words:?}"), async || {
         let name = format!("pod-1-{set}-0");
         let eviction = plane.find(EVICTIONS, NAMESPACE, &name).await.map_err(|error| error.to_string())?;
         let eviction = eviction.ok_or("there is no Eviction")?;
-        let message = entry(&eviction, "responders", responder)["message"].as_str().unwrap_or_default();
-        let is_so = entry(&eviction, "targetResponders", responder)["state"] == state && message.contains(words);
+        let report = entry(&eviction, "responders", responder);
+        let has_words = report["message"].as_str().unwrap_or_default().contains(words);
+        let is_so = entry(&eviction, "targetResponders", responder)["state"] == state && has_words;
         check_that(is_so, eviction["status"].to_string()).map(|()| eviction)
     })
     .await
@@ -126,7 +122,8 @@ async fn without_a_device_the_turn_goes_to_the_application(plane: &ControlPlane,
     request(plane, "log", &uid).await;
     until_phase(plane, &machine.name, "AwaitingOperator").await;
     let completed = until_responder(plane, "log", LOST_NODE, "Completed", "is AwaitingOperator: ").await;
-    let message = entry(&completed, "responders", LOST_NODE)["message"].as_str().unwrap();
+    let report = entry(&completed, "responders", LOST_NODE);
+    let message = report["message"].as_str().unwrap();
     assert!(message.contains(&format!("pod-safety confirm-down {}", machine.name)), "{message}");
     until_responder(plane, "log", APP, "Active", "").await;
     let confirmed = format!("--confirm={} is off", machine.name);

@@ -6,7 +6,7 @@ use pod_safety_simulator::checker::Invariant;
 use pod_safety_simulator::world::{Outcome, Subject, run};
 
 use super::{BEGIN, FENCED, GATED, HOME, LONG, OPEN, plan};
-use crate::runs::{seen, told, well};
+use crate::runs::{seconds_of_lines, seen, well};
 use crate::shipped::launch;
 
 /// Checks that the bug breaks this rule in this plan, which breaks no rule without it.
@@ -67,13 +67,13 @@ fn a_recreated_volume_waits_for_its_user() {
     let faults = vec![(BEGIN, Fault::RenewVolume { pod: 0, force: false }), (BEGIN + 20, Fault::DeletePod { pod: 0 })];
     for guarding in [GATED, OPEN] {
         let outcome = well(&plan(guarding, None, faults.clone()));
-        let first = |words: &[&str]| told(&outcome, words).first().copied().unwrap_or(u64::MAX);
+        let first = |words: &[&str]| seconds_of_lines(&outcome, words).first().copied().unwrap_or(u64::MAX);
         let (claim, volume) =
             (first(&["PersistentVolumeClaim default/data-0 is gone"]), first(&["PersistentVolume data-0 is gone"]));
         assert!(BEGIN + 20 < claim && claim <= volume && volume < u64::MAX, "{:#?}", outcome.timeline);
         assert_eq!(seen(&outcome, "a volume was made anew under its name"), 1);
         assert_eq!(seen(&outcome, "a volume was taken"), 4);
-        assert!(told(&outcome, &["process of default/data-0", "starts"]).last() > Some(&volume));
+        assert!(seconds_of_lines(&outcome, &["process of default/data-0", "starts"]).last() > Some(&volume));
     }
 }
 
@@ -101,9 +101,9 @@ fn an_ephemeral_volume_and_its_lease_are_deleted_with_their_pod() {
     for guarding in [GATED, OPEN] {
         let brief = plan(guarding, None, (0..2).map(|number| (BEGIN, Fault::MakeBrief { number })).collect());
         let outcome = well(&brief);
-        assert_eq!(told(&outcome, &["process of default/brief-", "starts"]).len(), 2);
+        assert_eq!(seconds_of_lines(&outcome, &["process of default/brief-", "starts"]).len(), 2);
         assert_eq!(seen(&outcome, "the Lease of a volume that is gone was forgotten"), 2, "{:#?}", outcome.timeline);
-        assert!(told(&outcome, &["PersistentVolume brief-0-data is gone"]).len() == 1);
+        assert!(seconds_of_lines(&outcome, &["PersistentVolume brief-0-data is gone"]).len() == 1);
         catches(Plant::NeverForgets, Invariant::Free, &brief);
     }
 }
@@ -117,7 +117,7 @@ fn a_read_write_once_pod_volume_is_mounted_by_one_pod() {
             let faults = vec![(BEGIN, Fault::MakePod { pod: 0 })];
             Plan { heal_at: BEGIN + 60, ..plan(guarding, None, faults) }
         };
-        let starts = |outcome: &Outcome| told(outcome, &["process of default/next-0", "starts"]).len();
+        let starts = |outcome: &Outcome| seconds_of_lines(outcome, &["process of default/next-0", "starts"]).len();
         assert_eq!(starts(&well(&faults(true))), 0, "{guarding:?}");
         if guarding.gate {
             let shared = well(&faults(false));
@@ -150,7 +150,7 @@ fn after_a_restart_volumes_in_use_decides_what_is_released() {
         }
         plan(GATED, None, faults)
     };
-    let back = |outcome: &Outcome| told(outcome, &["the Lease of data-0 passes from \"node-1", "to \"\""]);
+    let back = |outcome: &Outcome| seconds_of_lines(outcome, &["the Lease of data-0 passes from \"node-1", "to \"\""]);
     let reporting = well(&untold(false));
     let at = back(&reporting).first().copied().unwrap_or(u64::MAX);
     // The volume is held from the force deletion on, so it is detached only after its kubelet has unmounted it.
@@ -193,7 +193,7 @@ fn race(seed: u64, guarding: Guarding, us: Us, forced_before: u64) -> (bool, boo
     let excused = outcome.probes.contains_key("limit: a person detached by force, and no process of ours was there");
     let storage = storage || excused;
     // Later the node is fenced, and a detachment after that is right.
-    let torn = told(&outcome, &["is detached by force from node-1"]);
+    let torn = seconds_of_lines(&outcome, &["is detached by force from node-1"]);
     (torn.first().is_some_and(|at| *at < BEGIN + 20), storage)
 }
 
