@@ -9,7 +9,7 @@ use pod_safety_shared::authority::{
     FenceKey, FenceStepRequest, Intent, Step, Target, dry_run_name, storage_evidence_name,
 };
 use pod_safety_shared::cache::{Lookup, View};
-use pod_safety_shared::clock::Mono;
+use pod_safety_shared::clock::{Backoff, Mono};
 use pod_safety_shared::controller_loop::Subject;
 use pod_safety_shared::model::{
     FenceEvidenceObject, FencePolicyObject, Kind, LeaseHolder, Node, NodeFenceObject, Pod, Readiness, Uid,
@@ -24,11 +24,9 @@ pub(super) const RECHECK_AFTER: Duration = Duration::from_secs(5);
 /// Added to the time of an attempt: the executor stops at its end by a clock that may be slower than ours.
 const MARGIN: Duration = Duration::from_secs(2);
 
-/// The first pause between attempts, doubled each time up to the maximum: a device that is busy, or that locks logins
+/// The pauses between attempts: a device that is busy, or that locks logins
 /// for a while after wrong ones, is not helped by quick retries.
-const INITIAL_BACKOFF: Duration = Duration::from_secs(5);
-/// The longest pause between attempts.
-const MAX_BACKOFF: Duration = Duration::from_secs(60);
+const BACKOFF: Backoff = Backoff { initial: Duration::from_secs(5), maximum: Duration::from_secs(60) };
 
 /// How the Node in the API matches the incident's incarnation.
 #[derive(Clone, Copy, Debug)]
@@ -239,8 +237,7 @@ impl<'a> Incident<'a> {
     /// The number of consecutive last attempts of this act, and when the next one may begin.
     pub(super) fn backoff(&self, act: DesiredPower) -> (usize, Mono) {
         let tried = self.status().attempts.iter().rev().take_while(|attempt| attempt.act == act).count();
-        let doublings = u32::try_from(tried.saturating_sub(1)).unwrap_or(u32::MAX).min(10);
-        let pause = INITIAL_BACKOFF.saturating_mul(1 << doublings).min(MAX_BACKOFF);
+        let pause = BACKOFF.after(u32::try_from(tried).unwrap_or(u32::MAX));
         (tried, self.fence.status_seen + pause)
     }
 

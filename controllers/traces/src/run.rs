@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use pod_safety_otlp::{Endpoint, Exporter, Service, Span};
 use pod_safety_shared::cache::{Cache, Change, Subscriber};
 use pod_safety_shared::client::Connection;
-use pod_safety_shared::clock::Env;
+use pod_safety_shared::clock::{Backoff, Env};
 use pod_safety_shared::lease::Leadership;
 use pod_safety_shared::model::PodKey;
 use pod_safety_shared::record::{Journal, error_chain};
@@ -31,10 +31,8 @@ const SUCCESSOR_WINDOW: Duration = Duration::from_secs(3_600);
 /// Within this time a leader exports a record. So the records of the last such time of a leader that crashed may not
 /// have been exported. They are exported again, with the same ids.
 const OVERLAP: Duration = Duration::from_secs(5);
-/// The first pause after a failure, doubled each time up to `MAX_PAUSE`.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// The longest pause.
-const MAX_PAUSE: Duration = Duration::from_secs(60);
+/// The pauses after failures.
+const BACKOFF: Backoff = Backoff { initial: Duration::from_secs(1), maximum: Duration::from_secs(60) };
 /// The Events of previous leaders, as many as a cluster has in its worst hour. A client that may create Events may
 /// forge them: only traces rely on them.
 const EVENTS: &str = "/api/v1/events?limit=5000&fieldSelector=reason=ForceDeleted,reportingComponent=pod-safety";
@@ -118,8 +116,7 @@ impl Traces {
             match result {
                 ExportResult::More => {}
                 ExportResult::Failed => {
-                    let pause = FIRST_PAUSE.saturating_mul(1 << failures.saturating_sub(1).min(10));
-                    self.env.sleep(self.env.jitter(pause.min(MAX_PAUSE), 0.2)).await;
+                    self.env.sleep(self.env.jitter(BACKOFF.after(failures), 0.2)).await;
                 }
                 ExportResult::Idle => {
                     let until = self.env.now() + POLL_INTERVAL;

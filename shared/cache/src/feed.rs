@@ -20,7 +20,7 @@ use jiff::Timestamp;
 use prometheus::{Gauge, IntGauge};
 
 use super::{Cache, WatchProblem};
-use crate::clock::{Env, EventBatching, Mono, Task};
+use crate::clock::{Backoff, Env, EventBatching, Mono, Task};
 use crate::metrics::CacheMetrics;
 use crate::model::Kind;
 use crate::wire::{Raw, WireError};
@@ -44,10 +44,8 @@ pub(super) const LIST_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// docs/assumptions.md: history-is-kept
 const MAX_IDLE_WATCHES: u32 = 2;
 
-/// The first pause after a failure, doubled each time up to `MAX_PAUSE`.
-const FIRST_PAUSE: Duration = Duration::from_millis(250);
-/// The longest pause: a recovered API server is contacted within this time.
-const MAX_PAUSE: Duration = Duration::from_secs(8);
+/// The pauses after failures. A recovered API server is contacted within the longest one.
+const BACKOFF: Backoff = Backoff { initial: Duration::from_millis(250), maximum: Duration::from_secs(8) };
 
 /// A watch that ends sooner than this is not opened again at once, in case a proxy ends every watch or a server has
 /// lost its history.
@@ -151,7 +149,8 @@ struct Feed {
     idle_watches: u32,
     /// The last list failed: the next one is paged.
     paged: bool,
-    pause: Duration,
+    /// How often in a row it failed.
+    failures: u32,
     logged_at: Option<Mono>,
     /// Whether it was logged that the API server does not serve this kind.
     logged_unserved: bool,
@@ -171,7 +170,7 @@ impl Feed {
             failed: false,
             idle_watches: 0,
             paged: false,
-            pause: FIRST_PAUSE,
+            failures: 0,
             logged_at: None,
             logged_unserved: false,
             contact: None,
@@ -274,8 +273,8 @@ impl Feed {
     }
 
     async fn back_off(&mut self) {
-        self.context.env.sleep(self.context.env.jitter(self.pause, 0.5)).await;
-        self.pause = (self.pause * 2).min(MAX_PAUSE);
+        self.failures = self.failures.saturating_add(1);
+        self.context.env.sleep(self.context.env.jitter(BACKOFF.after(self.failures), 0.5)).await;
     }
 
     /// Only the feed of nodes needs the wall clock, for the `timeAdded` of taints.

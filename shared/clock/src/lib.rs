@@ -14,7 +14,10 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 
+pub use backoff::Backoff;
 pub use pod_safety_model::Mono;
+
+mod backoff;
 
 /// A future that the [`Spawner`] runs.
 pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;

@@ -7,16 +7,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::clock::Mono;
+use crate::clock::{Backoff, Mono};
 use crate::model::{Rv, Uid};
 
 /// How long a removed pod is not requested again while the watch has not delivered its removal.
 const SETTLED_FOR: Duration = Duration::from_secs(30);
 
-/// The first backoff after a failure. It doubles with each failure.
-const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
-/// The longest backoff between two attempts for one pod.
-const MAX_BACKOFF: Duration = Duration::from_secs(60);
+/// The backoff between two attempts for one pod.
+const BACKOFF: Backoff = Backoff { initial: Duration::from_secs(1), maximum: Duration::from_secs(60) };
 /// A failure is forgotten after this long without an attempt.
 const FORGET_AFTER: Duration = Duration::from_secs(600);
 
@@ -102,10 +100,9 @@ impl<V: PartialEq> RetryTracker<V> {
 
     /// The request failed. Returns when it may be retried.
     pub(super) fn record_failure(&mut self, uid: &Uid, of: V, at_least: Duration, now: Mono) -> Mono {
-        let failures = self.failures.remove(uid).unwrap_or(0);
-        let pause = INITIAL_BACKOFF.saturating_mul(1 << failures.min(10)).min(MAX_BACKOFF).max(at_least);
-        let until = now + pause;
-        self.entries.insert(uid.clone(), Entry::Paused { of, failures: failures.saturating_add(1), until });
+        let failures = self.failures.remove(uid).unwrap_or(0).saturating_add(1);
+        let until = now + BACKOFF.after(failures).max(at_least);
+        self.entries.insert(uid.clone(), Entry::Paused { of, failures, until });
         until
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{FIRST_PAUSE, Feed};
+use super::Feed;
 use crate::clock::Mono;
 use crate::model::Uid;
 use crate::wire::{Event, OnlyMeta};
@@ -83,7 +83,7 @@ impl Feed {
                 return end;
             }
             // Only an event resets the back-off: each list may succeed and be followed by a watch that fails.
-            self.pause = FIRST_PAUSE;
+            self.failures = 0;
             self.logged_at = None;
         }
     }

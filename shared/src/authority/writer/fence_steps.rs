@@ -13,14 +13,13 @@ use pod_safety_leader::send::WriteContext;
 
 use super::{Authority, CompletionHandler, PriorityLevel, READ_RETRY, Submitted, Work, WorkerPool};
 use crate::api::PodSafetyRemediationStatus;
-use crate::clock::Mono;
+use crate::clock::{Backoff, Mono};
 use crate::events::{Event, EventType, InvolvedObject, ReportingController};
 use crate::model::{NodeKey, Uid};
 use crate::record::{Action, LogEvent, Record, error_chain};
 
-/// The first backoff after a failure. It doubles with each failure.
-const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
-const MAX_BACKOFF: Duration = Duration::from_secs(30);
+/// The backoff of a flow.
+const BACKOFF: Backoff = Backoff { initial: Duration::from_secs(1), maximum: Duration::from_secs(30) };
 /// How long after its backoff the failures of a flow are remembered.
 const FORGET_AFTER: Duration = Duration::from_secs(600);
 /// The time between two checks of a device, or two status updates of a policy. Without it, a write that changed nothing, or
@@ -83,8 +82,8 @@ impl InFlightSteps {
             Outcome::Failed(error) => error.retry_after(),
             _ => Duration::ZERO,
         };
-        let pause = INITIAL_BACKOFF.saturating_mul(1 << before.min(10)).min(MAX_BACKOFF).max(requested);
-        let (until, failures) = (now + pause, before.saturating_add(1));
+        let failures = before.saturating_add(1);
+        let until = now + BACKOFF.after(failures).max(requested);
         self.0.insert(Arc::clone(flow), StepState::Paused { until, failures });
         Some(until)
     }
