@@ -21,6 +21,21 @@ pub(super) struct EvictionContext<'a> {
     pub(super) evictions: Vec<&'a Eviction>,
 }
 
+/// The turn of one of our responders.
+#[derive(Clone, Copy)]
+pub(super) struct Turn<'a> {
+    pub(super) eviction: &'a Eviction,
+    pub(super) responder: &'a Responder,
+    pub(super) pod: &'a Pod,
+}
+
+impl Turn<'_> {
+    /// The time since its last heartbeat; `None`: there is none.
+    pub(super) fn since_heartbeat(&self, ctx: &EvictionContext<'_>) -> Option<Duration> {
+        self.responder.heartbeat.map(|at| ctx.age(self.eviction, at, self.responder.seen.heartbeat))
+    }
+}
+
 impl<'a> EvictionContext<'a> {
     pub(super) fn new(target: &'a EvictionTarget, view: &'a View<'a>, now: Mono) -> Self {
         let mut requests: Vec<_> = view.eviction_requests_of(target).collect();
@@ -59,9 +74,12 @@ impl<'a> EvictionContext<'a> {
         self.requests.iter().copied().filter(|request| request.is_effective() && !is_invalid(request))
     }
 
-    /// The age of a wall-clock timestamp.
-    pub(super) fn age(&self, seconds: i64) -> Duration {
-        self.view.age(seconds, self.now)
+    /// The time since a value of this Eviction was written; the value has the timestamp `at` of another clock, and this
+    /// process first saw it at `seen`. A value that changed while this process watched is as old as the monotonic clock
+    /// says, whatever the wall clocks say. A value from before may be older, by its timestamp.
+    pub(super) fn age(&self, eviction: &Eviction, at: i64, seen: Mono) -> Duration {
+        let observed = self.now.since(seen);
+        if seen == eviction.first_seen { observed.max(self.view.age(at, self.now)) } else { observed }
     }
 
     /// Whether there are objects of this kind that cannot be decoded: one may be about this pod.
@@ -69,12 +87,12 @@ impl<'a> EvictionContext<'a> {
         self.view.count(kind).1 > 0
     }
 
-    /// Our responder of this name, if it is active and not completed, and the pod exists.
-    pub(super) fn active_responder(&self, name: &str) -> Option<(&'a Eviction, &'a Responder, &'a Pod)> {
+    /// The turn of our responder of this name, if it is active and not completed, and the pod exists.
+    pub(super) fn turn_of(&self, name: &str) -> Option<Turn<'a>> {
         let eviction = self.active()?;
         let responder = eviction.active().filter(|active| *active.name == *name && active.completed.is_none())?;
         let pod = self.existing_pod().filter(|pod| !pod.phase.is_terminal())?;
-        Some((eviction, responder, pod))
+        Some(Turn { eviction, responder, pod })
     }
 
     pub(super) fn namespace(&self) -> &'a Arc<str> {

@@ -7,6 +7,7 @@ use pod_safety_shared::authority::{
     EvictionChange, EvictionUpdate, Intent, OwnerRequest, Precondition, StatusChange, Update,
 };
 use pod_safety_shared::cache::Lookup;
+use pod_safety_shared::clock::Backoff;
 use pod_safety_shared::controller_loop::Subject;
 use pod_safety_shared::model::{
     EVICTION_INVALID, Eviction, EvictionPhase, EvictionRequest, EvictionRole, Kind, NO_FURTHER_RESPONDER, PodKey,
@@ -19,9 +20,7 @@ use super::requests::{NOT_EVICTED, stated_outcome};
 
 /// The next Eviction after one that failed in all its responders comes this much later; doubled each time up to the
 /// maximum. The upstream design has no rule against a loop.
-const INITIAL_BACKOFF: Duration = Duration::from_secs(20);
-/// See [`INITIAL_BACKOFF`].
-const MAX_BACKOFF: Duration = Duration::from_secs(900);
+const BACKOFF: Backoff = Backoff { initial: Duration::from_secs(20), maximum: Duration::from_secs(900) };
 
 /// This many failed Evictions of a pod are kept: they count the attempts, and state why they failed.
 const MAX_KEPT: usize = 3;
@@ -98,8 +97,8 @@ fn remaining_backoff(last: &Eviction, ctx: &EvictionContext<'_>) -> Option<Durat
     if last.conditions.failure_reason() != Some(NO_FURTHER_RESPONDER) || ctx.existing_pod().is_none() {
         return None;
     }
-    let doubled = INITIAL_BACKOFF.saturating_mul(1 << failed_attempts(ctx).saturating_sub(1).min(10));
-    let remaining = doubled.min(MAX_BACKOFF).saturating_sub(ctx.age(last.ended_at().unwrap_or(0)));
+    let since = ctx.age(last, last.ended_at().unwrap_or(0), last.ended_seen);
+    let remaining = BACKOFF.after(failed_attempts(ctx)).saturating_sub(since);
     (!remaining.is_zero()).then_some(remaining)
 }
 

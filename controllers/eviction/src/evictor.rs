@@ -7,19 +7,19 @@ use std::time::Duration;
 use jiff::Timestamp;
 use pod_safety_shared::authority::{EvictionChange, Report};
 use pod_safety_shared::cache::Lookup;
+use pod_safety_shared::clock::Backoff;
 use pod_safety_shared::controller_loop::Subject;
 use pod_safety_shared::model::{
     Budget, Eviction, EvictionTarget, IMPERATIVE_EVICTOR, LOST_NODE_RESPONDER, Pod, Readiness, Responder,
 };
 
-use super::context::EvictionContext;
+use super::context::{EvictionContext, Turn};
 use super::holds::{Decision, Hold};
 
 /// The backoff after a refusal, doubled each time up to the maximum (requested by the reviewers of
 /// kubernetes#137396).
-const INITIAL_BACKOFF: Duration = Duration::from_secs(20);
-/// See [`INITIAL_BACKOFF`]. It is shorter than the time within which a responder must report.
-const MAX_BACKOFF: Duration = Duration::from_secs(600);
+/// The maximum is shorter than the time within which a responder must report.
+const BACKOFF: Backoff = Backoff { initial: Duration::from_secs(20), maximum: Duration::from_secs(600) };
 
 /// After a budget allows a disruption again, an eviction is tried at most this often.
 const REOPENED_BACKOFF: Duration = Duration::from_secs(5);
@@ -60,7 +60,7 @@ pub fn parse_attempts(message: &str) -> Option<Attempts> {
     let last: Timestamp = parts.next()?.strip_prefix("last=")?.parse().ok()?;
     let pause: u64 = parts.next()?.strip_prefix("retryAfter=")?.parse().ok()?;
     // Another client may write there, too: no pause is longer than the maximum.
-    let retry_after = Duration::from_secs(pause).min(MAX_BACKOFF);
+    let retry_after = Duration::from_secs(pause).min(BACKOFF.maximum);
     let by_budget = ["BudgetBlocks: ", "BudgetBeingProcessed: "].iter().any(|reason| message_text.starts_with(reason));
     Some(Attempts { count, last: last.as_second(), retry_after, by_budget })
 }
@@ -72,15 +72,14 @@ pub(super) fn heartbeat_floor(responder: &Responder) -> i64 {
 
 /// A report, if the message changes or the heartbeat is due; else the time when it is due.
 pub(super) fn send_report(
-    responder: &Responder,
+    turn: Turn<'_>,
     report: Report,
     ctx: &EvictionContext<'_>,
     decision: &mut Decision,
 ) -> Option<EvictionChange> {
-    let since = responder.heartbeat.map(|at| ctx.age(at));
-    let is_news = *responder.message != *report.message || report.complete;
+    let is_news = *turn.responder.message != *report.message || report.complete;
     let pause = if is_news { MIN_HEARTBEAT_INTERVAL } else { HEARTBEAT_INTERVAL };
-    let remaining = since.map_or(Duration::ZERO, |since| pause.saturating_sub(since));
+    let remaining = turn.since_heartbeat(ctx).map_or(Duration::ZERO, |since| pause.saturating_sub(since));
     if remaining.is_zero() || report.complete {
         return Some(EvictionChange::Report(Box::new(report)));
     }
@@ -99,17 +98,18 @@ pub(super) fn completed_report(responder: &Responder, name: &'static str, messag
 
 /// The evictor's action, if it is active.
 pub(super) fn act<'a>(ctx: &EvictionContext<'a>, decision: &mut Decision) -> Option<(&'a Eviction, EvictionChange)> {
-    let (eviction, own, pod) = ctx.active_responder(IMPERATIVE_EVICTOR)?;
+    let turn = ctx.turn_of(IMPERATIVE_EVICTOR)?;
+    let Turn { eviction, responder: own, pod } = turn;
     let change = if pod.mirror {
-        send_report(own, completed_report(own, IMPERATIVE_EVICTOR, MIRROR), ctx, decision)
+        send_report(turn, completed_report(own, IMPERATIVE_EVICTOR, MIRROR), ctx, decision)
     } else if pod.controller.as_ref().is_some_and(|controller| controller.is_daemon_set()) {
-        send_report(own, completed_report(own, IMPERATIVE_EVICTOR, OF_DAEMON_SET), ctx, decision)
+        send_report(turn, completed_report(own, IMPERATIVE_EVICTOR, OF_DAEMON_SET), ctx, decision)
     } else if let Some(deletion) = pod.deletion {
         let expected = Some(deletion.at);
         let report = Report { expected, ..report(own, IMPERATIVE_EVICTOR, describe_terminating(pod, ctx)) };
-        send_report(own, report, ctx, decision)
+        send_report(turn, report, ctx, decision)
     } else {
-        attempt(own, pod, ctx, decision)
+        attempt(turn, ctx, decision)
     };
     Some((eviction, change?))
 }
@@ -142,23 +142,24 @@ fn describe_terminating(pod: &Pod, ctx: &EvictionContext<'_>) -> String {
     }
 }
 
-fn attempt(own: &Responder, pod: &Pod, ctx: &EvictionContext<'_>, decision: &mut Decision) -> Option<EvictionChange> {
+fn attempt(turn: Turn<'_>, ctx: &EvictionContext<'_>, decision: &mut Decision) -> Option<EvictionChange> {
+    let Turn { responder: own, pod, .. } = turn;
     let previous = parse_attempts(&own.message);
     if let Some(made) = &previous {
         let (attempts, message) = (made.count, own.message.to_string());
         decision.holds.push((Subject::Pod(pod.key.clone()), Hold::EvictionRefused { attempts, message }));
     }
-    let remaining = remaining_backoff(own, pod, ctx);
+    let remaining = remaining_backoff(turn, ctx);
     if !remaining.is_zero() {
         *decision = std::mem::take(decision).and_requeue_at(ctx.now + remaining);
         return None;
     }
     if let Some(budget) = blocking_budget(own, pod, ctx) {
         let message = describe_waiting(budget, &own.message);
-        *decision = std::mem::take(decision).and_requeue_at(ctx.now + INITIAL_BACKOFF);
-        return send_report(own, report(own, IMPERATIVE_EVICTOR, message), ctx, decision);
+        *decision = std::mem::take(decision).and_requeue_at(ctx.now + BACKOFF.initial);
+        return send_report(turn, report(own, IMPERATIVE_EVICTOR, message), ctx, decision);
     }
-    let heartbeat = own.heartbeat.is_none_or(|at| ctx.age(at) >= MIN_HEARTBEAT_INTERVAL);
+    let heartbeat = turn.since_heartbeat(ctx).is_none_or(|since| since >= MIN_HEARTBEAT_INTERVAL);
     let attempt = previous.map_or(0, |made| made.count).saturating_add(1);
     Some(EvictionChange::Evict { attempt, floor: heartbeat_floor(own), heartbeat })
 }
@@ -170,15 +171,16 @@ fn describe_waiting(budget: &Budget, before: &str) -> String {
 }
 
 /// The remaining backoff.
-fn remaining_backoff(own: &Responder, pod: &Pod, ctx: &EvictionContext<'_>) -> Duration {
+fn remaining_backoff(turn: Turn<'_>, ctx: &EvictionContext<'_>) -> Duration {
+    let Turn { eviction, responder: own, pod } = turn;
     let Some(previous) = parse_attempts(&own.message) else {
         let accepted = own.message.starts_with("the API server accepted");
-        let since = own.heartbeat.filter(|_| accepted).map(|at| ctx.age(at));
+        let since = turn.since_heartbeat(ctx).filter(|_| accepted);
         return since.map_or(Duration::ZERO, |since| ACCEPTED_GRACE.saturating_sub(since));
     };
-    let since = ctx.age(previous.last);
-    let pause = INITIAL_BACKOFF.saturating_mul(1 << previous.count.saturating_sub(1).min(10)).min(MAX_BACKOFF);
-    let pause = if previous.by_budget && is_open(pod, ctx) { REOPENED_BACKOFF } else { pause };
+    let since = ctx.age(eviction, previous.last, own.seen.message);
+    let reopened = previous.by_budget && is_open(pod, ctx);
+    let pause = if reopened { REOPENED_BACKOFF } else { BACKOFF.after(previous.count) };
     pause.max(previous.retry_after).saturating_sub(since)
 }
 
@@ -208,7 +210,7 @@ fn goes_before(other: &Pod, own: &Responder, pod: &Pod, ctx: &EvictionContext<'_
         return false;
     }
     let other_ctx = EvictionContext::new(&target, ctx.view, ctx.now);
-    let Some((_, theirs, _)) = other_ctx.active_responder(IMPERATIVE_EVICTOR) else { return false };
+    let Some(theirs) = other_ctx.turn_of(IMPERATIVE_EVICTOR) else { return false };
     let order = |responder: &Responder, pod: &Pod| (responder.started, pod.key.uid.clone());
-    order(theirs, other) < order(own, pod) && remaining_backoff(theirs, other, ctx).is_zero()
+    order(theirs.responder, other) < order(own, pod) && remaining_backoff(theirs, &other_ctx).is_zero()
 }

@@ -8,9 +8,9 @@ use std::time::Duration;
 use pod_safety_shared::api::Phase;
 use pod_safety_shared::authority::EvictionChange;
 use pod_safety_shared::cache::Lookup;
-use pod_safety_shared::model::{Eviction, Kind, LOST_NODE_RESPONDER, Node, NodeFenceObject, Pod, Readiness, Responder};
+use pod_safety_shared::model::{Eviction, Kind, LOST_NODE_RESPONDER, Node, NodeFenceObject, Readiness};
 
-use super::context::EvictionContext;
+use super::context::{EvictionContext, Turn};
 use super::evictor::{completed_report, report, send_report};
 use super::holds::Decision;
 
@@ -27,23 +27,23 @@ enum FencingProgress {
 
 /// The responder's action, if it is active.
 pub(super) fn act<'a>(ctx: &EvictionContext<'a>, decision: &mut Decision) -> Option<(&'a Eviction, EvictionChange)> {
-    let (eviction, own, pod) = ctx.active_responder(LOST_NODE_RESPONDER)?;
-    let report = match fencing_progress(own, pod, ctx) {
-        FencingProgress::Waiting(message) => report(own, LOST_NODE_RESPONDER, message),
-        FencingProgress::Done(message) => completed_report(own, LOST_NODE_RESPONDER, &message),
+    let turn = ctx.turn_of(LOST_NODE_RESPONDER)?;
+    let report = match fencing_progress(turn, ctx) {
+        FencingProgress::Waiting(message) => report(turn.responder, LOST_NODE_RESPONDER, message),
+        FencingProgress::Done(message) => completed_report(turn.responder, LOST_NODE_RESPONDER, &message),
     };
-    Some((eviction, send_report(own, report, ctx, decision)?))
+    Some((turn.eviction, send_report(turn, report, ctx, decision)?))
 }
 
-fn fencing_progress(own: &Responder, pod: &Pod, ctx: &EvictionContext<'_>) -> FencingProgress {
-    let Some(name) = &pod.node else { return FencingProgress::Done("the pod is on no node".to_owned()) };
+fn fencing_progress(turn: Turn<'_>, ctx: &EvictionContext<'_>) -> FencingProgress {
+    let Some(name) = &turn.pod.node else { return FencingProgress::Done("the pod is on no node".to_owned()) };
     let node = match ctx.view.node(name) {
         Lookup::Known(node) => node,
         Lookup::Unknown(why) => return FencingProgress::Done(format!("node {name} cannot be read: {why}")),
         Lookup::Absent => {
             let gone = format!("node {name} does not exist any more");
             return wait_within_grace(
-                own,
+                turn,
                 ctx,
                 format!("{gone}: its pods are removed when it is proved that they ended"),
                 gone,
@@ -60,7 +60,7 @@ fn fencing_progress(own: &Responder, pod: &Pod, ctx: &EvictionContext<'_>) -> Fe
     let mut fences = ctx.view.node_fences_of(name);
     match fences.find(|fence| is_open_incident(fence, node)) {
         Some(fence) => progress_of_incident(fence, node, ctx),
-        None => progress_without_incident(own, node, ctx),
+        None => progress_without_incident(turn, node, ctx),
     }
 }
 
@@ -70,8 +70,8 @@ fn is_open_incident(fence: &NodeFenceObject, node: &Node) -> bool {
 }
 
 /// Waits until the grace time since the responder became active is over.
-fn wait_within_grace(own: &Responder, ctx: &EvictionContext<'_>, waits: String, done: String) -> FencingProgress {
-    let since = ctx.age(own.started.unwrap_or(0));
+fn wait_within_grace(turn: Turn<'_>, ctx: &EvictionContext<'_>, waits: String, done: String) -> FencingProgress {
+    let since = ctx.age(turn.eviction, turn.responder.started.unwrap_or(0), turn.responder.seen.start);
     if since < BEGIN_GRACE { FencingProgress::Waiting(waits) } else { FencingProgress::Done(done) }
 }
 
@@ -88,7 +88,7 @@ fn progress_of_incident(fence: &NodeFenceObject, node: &Node, ctx: &EvictionCont
     }
 }
 
-fn progress_without_incident(own: &Responder, node: &Node, ctx: &EvictionContext<'_>) -> FencingProgress {
+fn progress_without_incident(turn: Turn<'_>, node: &Node, ctx: &EvictionContext<'_>) -> FencingProgress {
     let name = &node.name;
     match ctx.view.policy_of(node.labels()) {
         None => FencingProgress::Done(format!(
@@ -100,7 +100,7 @@ fn progress_without_incident(own: &Responder, node: &Node, ctx: &EvictionContext
                 policy.name
             );
             let waits = format!("node {name} does not report: FencePolicy {} fences it", policy.name);
-            wait_within_grace(own, ctx, waits, done)
+            wait_within_grace(turn, ctx, waits, done)
         }
     }
 }

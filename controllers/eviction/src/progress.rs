@@ -21,6 +21,9 @@ use super::requests::{NOT_EVICTED, awaiting_outcome, stated_outcome, unless_stat
 /// kubernetes#137133).
 pub const GRACEFUL_COMPLETION: Duration = Duration::from_secs(5);
 
+/// The API server accepts times that differ by less than this from its own (`pkg/apis/lifecycle/validation`).
+const CLOCK_SKEW: Duration = Duration::from_secs(30);
+
 /// How the pod ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PodEnd {
@@ -173,7 +176,7 @@ fn advance(eviction: &Eviction, ctx: &EvictionContext<'_>, decision: &mut Decisi
         }
         return finish_exhausted(eviction, change);
     };
-    let until = heartbeat_deadline(active, ctx.age(active.last_heartbeat().unwrap_or(0)), ctx.now);
+    let until = heartbeat_deadline(active, ctx.view.age(active.last_heartbeat().unwrap_or(0), ctx.now), ctx.now);
     if active.completed.is_none() && ctx.now < until {
         *decision = std::mem::take(decision).and_requeue_at(until);
         return false;
@@ -190,11 +193,13 @@ fn advance(eviction: &Eviction, ctx: &EvictionContext<'_>, decision: &mut Decisi
 }
 
 /// When a responder that does not report loses its turn: 20 minutes after this process saw its last heartbeat, and
-/// after the heartbeat by its own time. The API server would accept it 30 s earlier, while a report may be in flight.
+/// after the heartbeat by its own time, which the API server accepts if it is at most 30 s ahead. The API server would
+/// accept it 30 s earlier, while a report may be in flight.
 #[must_use]
 pub fn heartbeat_deadline(active: &Responder, age: Duration, now: Mono) -> Mono {
     let by_time = now + RESPONDER_HEARTBEAT_DEADLINE.saturating_sub(age);
-    by_time.max(active.last_report + RESPONDER_HEARTBEAT_DEADLINE)
+    let observed = active.seen.heartbeat + RESPONDER_HEARTBEAT_DEADLINE;
+    by_time.clamp(observed, observed + CLOCK_SKEW)
 }
 
 fn finish_exhausted(eviction: &Eviction, change: &mut StatusChange) -> bool {

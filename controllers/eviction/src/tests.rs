@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
+mod clocks;
 mod events;
 mod evictor;
 mod lost_node;
@@ -31,14 +32,22 @@ pub(super) fn target() -> EvictionTarget {
     EvictionTarget { namespace: "ns".into(), uid: uid("uid-p") }
 }
 
-/// A cluster with these objects, whose wall clock is right.
+/// A cluster with these objects, whose wall clock is right. The process begins when the last heartbeat is written.
 fn world(objects: &[(Kind, Obj)]) -> World {
     let world = World::listed();
     world.set_wall_time(START_SECONDS, at(0));
     for (kind, object) in objects {
-        world.apply(*kind, object, at(0));
+        world.apply(*kind, object, at(last_heartbeat(object)));
     }
     world
+}
+
+/// The second of the last heartbeat in an Eviction; zero: there is none.
+fn last_heartbeat(object: &Obj) -> u64 {
+    let reports = object.0["status"]["responders"].as_array();
+    let heartbeats = reports.into_iter().flatten().filter_map(|report| report["heartbeatTime"].as_str());
+    let second = |heartbeat: &str| heartbeat.parse::<jiff::Timestamp>().unwrap().as_second() - START_SECONDS;
+    heartbeats.map(|heartbeat| second(heartbeat).try_into().unwrap()).max().unwrap_or(0)
 }
 
 /// Objects of a cluster.
@@ -81,8 +90,13 @@ fn reports(eviction: Obj, number: usize, field: &str, value: &Value) -> Obj {
 }
 
 fn decide_at(world: &World, seconds: u64) -> Decision {
+    decide_by_clock(world, seconds, 0)
+}
+
+/// The clock of this process is `ahead` seconds ahead.
+fn decide_by_clock(world: &World, seconds: u64, ahead: i64) -> Decision {
     world.confirm_all(at(seconds));
-    world.set_wall_time(START_SECONDS + i64::try_from(seconds).unwrap(), at(seconds));
+    world.set_wall_time(START_SECONDS + i64::try_from(seconds).unwrap() + ahead, at(seconds));
     decide(&Key::Target(target()), &world.read().view(), at(seconds))
 }
 

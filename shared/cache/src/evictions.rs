@@ -9,7 +9,7 @@ use super::{Change, Inner};
 use crate::clock::Mono;
 use crate::model::{
     Eviction, EvictionCondition, EvictionConditions, EvictionIntent, EvictionPhase, EvictionRequest, EvictionRole,
-    EvictionTarget, Interner, Kind, PodKey, Requester, Responder, ResponderState, Uid,
+    EvictionTarget, Interner, Kind, PodKey, Requester, Responder, ResponderSeen, ResponderState, Uid,
 };
 use crate::wire;
 
@@ -200,12 +200,25 @@ fn project_responders(
             expected: seconds(report.expected_completion_time),
             completed: seconds(report.completion_time),
             message: text(report.message),
-            last_report: now,
+            seen: ResponderSeen { start: now, heartbeat: now, message: now },
         }
     };
     let mut all: Vec<Responder> = targets.into_iter().map(one).collect();
     all.sort_by(Responder::compare_turn);
     all
+}
+
+/// Values that have not changed were seen when the earlier version was.
+fn keep_seen(responder: &mut Responder, earlier: &Responder) {
+    if earlier.started == responder.started {
+        responder.seen.start = earlier.seen.start;
+    }
+    if earlier.last_heartbeat() == responder.last_heartbeat() {
+        responder.seen.heartbeat = earlier.seen.heartbeat;
+    }
+    if earlier.message == responder.message {
+        responder.seen.message = earlier.seen.message;
+    }
 }
 
 fn project_eviction(
@@ -244,6 +257,7 @@ fn project_eviction(
         conditions: parse_conditions(status.conditions),
         managers: managers.into_iter().map(String::into_boxed_str).collect(),
         first_seen: now,
+        ended_seen: now,
     })
 }
 
@@ -338,10 +352,13 @@ impl Object for Eviction {
         inner.evictions.index(&eviction.pod, &uid, |entry| &mut entry.evictions);
         if let Some(Entry::Known(before)) = inner.evictions.evictions.remove(&uid) {
             eviction.first_seen = before.first_seen;
+            if eviction.ended_at() == before.ended_at() {
+                eviction.ended_seen = before.ended_seen;
+            }
             for responder in &mut eviction.responders {
-                let earlier = before.responder(&responder.name);
-                let same = earlier.filter(|earlier| earlier.last_heartbeat() == responder.last_heartbeat());
-                responder.last_report = same.map_or(responder.last_report, |earlier| earlier.last_report);
+                if let Some(earlier) = before.responder(&responder.name) {
+                    keep_seen(responder, earlier);
+                }
             }
             inner.evictions.uncount_foreign(&before);
             inner.evictions.unindex_elsewhere(&before.pod, &target, &uid, |entry| &mut entry.evictions);

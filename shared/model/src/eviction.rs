@@ -192,8 +192,19 @@ pub struct Responder {
     pub completed: Option<i64>,
     /// Its message about what it does.
     pub message: Box<str>,
-    /// When this process first saw its start or its last report.
-    pub last_report: Mono,
+    /// When this process first saw these values.
+    pub seen: ResponderSeen,
+}
+
+/// When this process first saw the values of a [`Responder`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ResponderSeen {
+    /// Its start.
+    pub start: Mono,
+    /// Its last heartbeat, or its start.
+    pub heartbeat: Mono,
+    /// Its message.
+    pub message: Mono,
 }
 
 impl Responder {
@@ -297,6 +308,8 @@ pub struct Eviction {
     pub managers: Vec<Box<str>>,
     /// When this process first saw it.
     pub first_seen: Mono,
+    /// When this process first saw how it ended.
+    pub ended_seen: Mono,
 }
 
 /// The phase of an Eviction.

@@ -26,8 +26,8 @@ pub use budget::{
 pub use eviction::{
     CANCELED, EVICTION_INVALID, Eviction, EvictionCondition, EvictionConditions, EvictionIntent, EvictionPhase,
     EvictionRequest, EvictionRole, EvictionTarget, IMPERATIVE_EVICTOR, IMPERATIVE_EVICTOR_PRIORITY,
-    LOST_NODE_RESPONDER, NO_FURTHER_RESPONDER, RESPONDER_HEARTBEAT_DEADLINE, Requester, Responder, ResponderState,
-    compare_turns,
+    LOST_NODE_RESPONDER, NO_FURTHER_RESPONDER, RESPONDER_HEARTBEAT_DEADLINE, Requester, Responder, ResponderSeen,
+    ResponderState, compare_turns,
 };
 pub use evidence::{FenceEvidenceKind, Grade};
 pub use grammar::is_or_are;

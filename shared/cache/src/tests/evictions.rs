@@ -108,11 +108,11 @@ fn bug_a_change_of_the_only_object_about_a_pod_forgot_when_that_ended() {
     }
 }
 
-/// A deadline counts from when its start or its last report was first seen, across versions.
+/// Deadlines and pauses count from when a value was first seen, across versions.
 #[test]
-fn the_last_report_of_a_responder_is_when_its_heartbeat_was_first_seen() {
+fn each_value_of_a_responder_keeps_the_time_when_it_was_first_seen() {
     let cache = cache_with_request();
-    let last_report = |second: u64, field: &str, value: serde_json::Value| {
+    let seen = |second: u64, field: &str, value: serde_json::Value| {
         let one =
             eviction("e", "p").rv(second).responders(&[("a.com/a", 10_000, "Active"), (EVICTOR, 100, "Inactive")]);
         apply::<Eviction>(&cache, &one.set(&format!("/status/responders/0/{field}"), value), at(second));
@@ -120,11 +120,17 @@ fn the_last_report_of_a_responder_is_when_its_heartbeat_was_first_seen() {
         let one = guard.view().evictions_of(&target()).next().unwrap();
         let active = one.active().unwrap();
         assert_eq!((active.state, &*active.name), (ResponderState::Active, "a.com/a"));
-        active.last_report
+        [active.seen.start, active.seen.heartbeat, active.seen.message]
     };
-    assert_eq!(last_report(5, "message", json!("m")), at(1));
-    assert_eq!(last_report(6, "heartbeatTime", json!(timestamp(6))), at(6));
-    assert_eq!(last_report(7, "heartbeatTime", json!(timestamp(6))), at(6));
+    assert_eq!(seen(5, "message", json!("m")), [1, 1, 5].map(at));
+    assert_eq!(seen(6, "heartbeatTime", json!(timestamp(6))), [1, 6, 6].map(at));
+    assert_eq!(seen(7, "heartbeatTime", json!(timestamp(6))), [1, 6, 6].map(at));
+    assert_eq!(seen(8, "startTime", json!(timestamp(8))), [8, 8, 6].map(at));
+    let ended = [9, 10].map(|second| {
+        apply::<Eviction>(&cache, &eviction("e", "p").rv(second).verdict("Failed", "True", "R"), at(second));
+        cache.read().view().evictions_of(&target()).next().map(|one| (one.first_seen, one.ended_seen))
+    });
+    assert_eq!(ended, [Some((at(1), at(9))); 2]);
 }
 
 #[test]

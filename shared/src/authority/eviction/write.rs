@@ -37,7 +37,7 @@ pub(in super::super) async fn write(
 ) -> (Outcome, Option<String>) {
     let done = match &update.change {
         EvictionChange::Evict { attempt, floor, heartbeat } => {
-            return match attempt_eviction(writer, update, (*attempt, *floor, *heartbeat)).await {
+            return match attempt_eviction(writer, common, update, (*attempt, *floor, *heartbeat)).await {
                 Ok(made) => {
                     let message = made.message.clone();
                     let body = |now| report(&made, now);
@@ -113,6 +113,13 @@ fn is_about_time(error: &ApiError) -> bool {
     matches!(error, ApiError::Refused { code: 422, message, .. } if phrases.iter().any(|phrase| message.contains(phrase)))
 }
 
+/// The time by the API server's clock, as far as its difference is known.
+fn server_time(writer: &WriteContext<'_>, common: &EvictionShared) -> Timestamp {
+    let ahead = SignedDuration::from_secs(common.ahead.load(Ordering::Relaxed));
+    let wall = writer.env.clock.wall();
+    wall.checked_add(ahead).unwrap_or(wall)
+}
+
 /// Writes a status. If the API server refuses its times because the clocks differ by more than the API allows, the API
 /// server's time is read, and used from then on.
 async fn send_status(
@@ -122,12 +129,7 @@ async fn send_status(
     update: &EvictionUpdate,
     body: &(dyn Fn(Timestamp) -> Value + Send + Sync),
 ) -> Outcome {
-    let now = || {
-        let ahead = SignedDuration::from_secs(common.ahead.load(Ordering::Relaxed));
-        let wall = writer.env.clock.wall();
-        wall.checked_add(ahead).unwrap_or(wall)
-    };
-    let call = || status(kind, update, body(now()));
+    let call = || status(kind, update, body(server_time(writer, common)));
     let answer = match writer.query(call()).await {
         Ok(Err(error)) if is_about_time(&error) => {
             let (sent_at, Ok(server)) = (writer.env.clock.wall(), writer.connection.server_info().await) else {
@@ -188,6 +190,7 @@ fn target_of(eviction: &wire::Eviction) -> Option<Uid> {
 /// Requests the eviction of the pod, if the Eviction has not changed since the decision. It may have been canceled.
 async fn attempt_eviction(
     writer: &WriteContext<'_>,
+    common: &EvictionShared,
     update: &EvictionUpdate,
     (attempt, floor, heartbeat): (u32, i64, bool),
 ) -> Result<Report, Outcome> {
@@ -213,7 +216,7 @@ async fn attempt_eviction(
     match answer {
         Ok(Evicted::Terminates { grace }) => {
             made.message = format!("the API server accepted the eviction: the pod has {grace}s to terminate");
-            made.expected = Some(wall.as_second().saturating_add(grace));
+            made.expected = Some(server_time(writer, common).as_second().saturating_add(grace));
         }
         Ok(Evicted::AlreadyTerminating) => made.message = "the pod is terminating".to_owned(),
         Ok(Evicted::Finished) => finished(&mut made, "the pod ran to its end: there is nothing to evict"),

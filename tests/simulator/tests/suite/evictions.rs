@@ -108,6 +108,26 @@ fn the_evictor_waits_for_the_budget_and_evicts_when_that_allows_it() {
     assert!(ends.first().is_some_and(|at| (150..185).contains(at)), "{ends:?}");
 }
 
+/// Both processes have the same wrong clock: the evictor reports by the clock of the API server, and neither its retries nor the
+/// other responder's turn wait for its own.
+#[test]
+fn bug_a_clock_that_jumped_stopped_the_evictor() {
+    for (at, seconds) in [(5, -3_600), (60, -3_600), (5, 3_600), (60, 3_600), (60, -31)] {
+        let limit = Limit::MaxUnavailable(0);
+        let deploy = Fault::Deploy { workload: 0, replicas: 2, keeps_names: true, start_up: 2, limit };
+        let opens = Fault::ChangeBudget { workload: 0, limit: Limit::MaxUnavailable(1) };
+        let jumps = [0, 1].map(|replica| (at, Fault::JumpReplica { replica, seconds }));
+        let mut faults = vec![(18, deploy), (40, request(3, 0)), (1_400, opens)];
+        faults.extend(jumps);
+        faults.sort_by_key(|(at, _)| *at);
+        let plan = Plan { heal_at: 1_450, ..plan(first(Behavior::Declines), faults) };
+        let outcome = well(&plan);
+        let ends = seconds_of_lines(&outcome, &["the eviction of shop-0-0 ends: PodDeleted"]);
+        assert!(ends.first().is_some_and(|at| (1_400..1_435).contains(at)), "{seconds}: {}", report(&plan, &outcome));
+        assert_eq!(seen(&outcome, "a turn ended: Interrupted"), 0, "{seconds}: {}", report(&plan, &outcome));
+    }
+}
+
 /// Nothing ends but by proof, and the responders of the application are not waited for.
 #[test]
 fn requests_for_pods_of_a_lost_node_end_with_proof() {

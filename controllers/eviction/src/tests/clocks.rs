@@ -1,0 +1,84 @@
+//! Clocks of this process that differ from those that wrote the times. What happens while it watches, it measures itself.
+
+use super::*;
+
+/// How far the clock is ahead, from the start.
+const CLOCKS: [i64; 5] = [-3_600, -31, 0, 31, 3_600];
+
+/// A process whose clock is `ahead`, and that saw this Eviction change to the second version at second 100.
+fn changed(before: &Obj, after: &Obj, pod: Obj, ahead: i64) -> World {
+    let world = World::listed();
+    world.set_wall_time(START_SECONDS + ahead, at(0));
+    for (kind, object) in [(Kind::Pods, pod), request_object(), (Kind::Evictions, before.clone())] {
+        world.apply(kind, &object, at(0));
+    }
+    world.apply(Kind::Evictions, &after.clone().rv(9), at(100));
+    world
+}
+
+/// The first second, from 100, at which this is written.
+#[track_caller]
+fn first_second(world: &World, ahead: i64, expected: &str) -> u64 {
+    let writes =
+        |second: &u64| describe(&decide_by_clock(world, *second, ahead)).iter().any(|one| one.contains(expected));
+    (100..2_000).find(writes).unwrap_or_else(|| panic!("with a clock {ahead} s ahead, {expected:?} is never written"))
+}
+
+fn turn_with(message: &str, heartbeat: u64) -> Obj {
+    let one = reports(active_eviction(&[(EVICTOR, 100, "Active")]), 0, "heartbeatTime", &json!(timestamp(heartbeat)));
+    reports(one, 0, "message", &json!(message))
+}
+
+#[test]
+fn bug_a_wrong_clock_stopped_reports_and_attempts_or_repeated_them_without_pause() {
+    let refused = |at: u64| format!("BudgetBlocks: no (attempts=1, last={}, retryAfter=0s)", timestamp(at));
+    let accepted = "the API server accepted the eviction: the pod has 30s to terminate";
+    for ahead in CLOCKS {
+        let second = |before: &Obj, after: &Obj, pod: Obj, expected: &str| {
+            first_second(&changed(before, after, pod, ahead), ahead, expected)
+        };
+        let (new, waits) = (turn_with("", 10), turn_with("the pod is terminating", 100));
+        assert_eq!(second(&new, &waits, pod("p").terminating(), "is terminating"), 280, "a heartbeat, {ahead}");
+        assert_eq!(second(&new, &turn_with("x", 100), pod("p").terminating(), "is terminating"), 120, "news, {ahead}");
+        assert_eq!(second(&new, &turn_with(&refused(100), 100), pod("p"), "attempt 2"), 120, "an attempt, {ahead}");
+        assert_eq!(second(&new, &turn_with(accepted, 100), pod("p"), "attempt 1"), 220, "after acceptance, {ahead}");
+    }
+}
+
+#[test]
+fn bug_a_clock_that_was_behind_let_a_responder_keep_its_turn() {
+    for ahead in CLOCKS {
+        let before = active_eviction(&[(APP, 10_000, "Active"), (EVICTOR, 100, "Inactive")]);
+        let after = reports(before.clone(), 0, "heartbeatTime", &json!(timestamp(100)));
+        let lost = first_second(&changed(&before, &after, pod("p"), ahead), ahead, "example.com/app Interrupted");
+        assert!((1_300..=1_330).contains(&lost), "{ahead}: {lost}");
+    }
+}
+
+#[test]
+fn bug_a_wrong_clock_stopped_the_next_eviction_or_created_it_without_pause() {
+    for ahead in CLOCKS {
+        let before = active_eviction(&[(EVICTOR, 100, "Active")]);
+        let failed = active_eviction(&[(EVICTOR, 100, "Interrupted")]).verdict("Failed", "True", "NoFurtherResponder");
+        let failed = failed.modify(|object| {
+            for condition in object["status"]["conditions"].as_array_mut().unwrap() {
+                condition["lastTransitionTime"] = json!(timestamp(100));
+            }
+        });
+        let next = first_second(&changed(&before, &failed, pod("p"), ahead), ahead, "create 2");
+        assert_eq!(next, 120, "{ahead}");
+    }
+}
+
+/// A process that begins reads from the times how old the values are, by a clock that is right.
+#[test]
+fn what_was_written_before_this_process_began_counts() {
+    let refused = format!("BudgetBlocks: no (attempts=6, last={}, retryAfter=0s)", timestamp(0));
+    let world = World::listed();
+    world.set_wall_time(START_SECONDS + 500, at(500));
+    for (kind, object) in [running_pod(), request_object(), (Kind::Evictions, turn_with(&refused, 400))] {
+        world.apply(kind, &object, at(500));
+    }
+    let attempts = |second| describe(&decide_at(&world, second)).iter().any(|one| one.contains("attempt 7"));
+    assert_eq!((attempts(599), attempts(600)), (false, true));
+}
