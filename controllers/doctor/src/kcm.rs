@@ -107,13 +107,13 @@ fn compare_controllers(all: &[Vec<String>], mode: Mode, duties: Duties<'_>) -> S
     }
 }
 
-/// Whether one of these names is enabled, by the rules of `--controllers`: a name enables, -name disables, * enables
-/// all others.
+/// Whether the controller with these names is enabled, by the rules of `--controllers`: a name enables, -name disables,
+/// whichever comes first; * enables all others (`IsControllerEnabled` of `k8s.io/controller-manager/app`).
 fn is_enabled(arguments: &[String], names: &[&str]) -> bool {
     let mut lists = arguments.iter().filter_map(|one| one.strip_prefix("--controllers="));
     let Some(list) = lists.next_back() else { return true };
-    let words: Vec<&str> = list.split(',').map(str::trim).collect();
-    let off = |name: &&str| words.iter().any(|word| word.strip_prefix('-') == Some(name));
-    let on = |name: &&str| words.contains(name);
-    names.iter().any(on) || (words.contains(&"*") && !names.iter().any(off))
+    let mut words = list.split(',').map(str::trim);
+    let is_star = words.clone().any(|word| word == "*");
+    let first = words.find(|word| names.contains(&word.strip_prefix('-').unwrap_or(word)));
+    first.map_or(is_star, |word| !word.starts_with('-'))
 }

@@ -109,26 +109,26 @@ fn known() -> String {
     Name::ALL.iter().copied().map(describe).collect::<Vec<_>>().join(", ")
 }
 
-/// Reads `--controllers` as kube-controller-manager does: a name switches one
-/// on, `-name` off, `*` all others that are on by default.
+/// Reads `--controllers` as kube-controller-manager does (`IsControllerEnabled` of `k8s.io/controller-manager/app`): a name
+/// switches one on, `-name` off, whichever comes first, and `*` all others that are on by default.
 ///
 /// # Errors
 /// An unknown name, or nothing left to run.
 pub fn parse_list(words: &[String]) -> Result<Vec<Name>, BadControllers> {
-    let mut on = Vec::new();
-    let mut off = Vec::new();
+    let mut named = Vec::new();
     let mut all = false;
     for word in words.iter().map(|word| word.trim()) {
         if word == "*" {
             all = true;
-        } else if let Some(rest) = word.strip_prefix('-') {
-            off.push(Name::parse(rest).ok_or_else(|| BadControllers::Unknown(word.to_owned()))?);
         } else {
-            let name = Name::parse(word).ok_or_else(|| BadControllers::Unknown(word.to_owned()))?;
-            on.push(name);
+            let (name, on) = word.strip_prefix('-').map_or((word, true), |rest| (rest, false));
+            named.push((Name::parse(name).ok_or_else(|| BadControllers::Unknown(word.to_owned()))?, on));
         }
     }
-    let is_selected = |name: &Name| on.contains(name) || (all && name.is_on_by_default() && !off.contains(name));
+    let is_selected = |name: &Name| {
+        let first = named.iter().find(|(one, _)| one == name);
+        first.map_or(all && name.is_on_by_default(), |(_, on)| *on)
+    };
     let list: Vec<Name> = Name::ALL.iter().copied().filter(is_selected).collect();
     if list.is_empty() { Err(BadControllers::None) } else { Ok(list) }
 }
@@ -159,8 +159,10 @@ mod tests {
     }
 
     #[test]
-    fn an_enabled_name_overrides_its_disabling_as_in_kcm() {
+    fn bug_the_last_of_two_entries_decided_and_not_the_first_as_in_kcm() {
         assert_eq!(select("pod-gc,-pod-gc"), Ok(vec![Name::PodGc]));
+        assert_eq!(select("-pod-gc,podgc,disruption"), Ok(vec![Name::Disruption]));
+        assert_eq!(select("-podgc,pod-gc"), Err(BadControllers::None));
     }
 
     #[test]
