@@ -263,8 +263,8 @@ fn add_notes(answer: &mut Answer, node: &Node, pods: &Pods<'_>, ctx: &ExplainCon
             );
         }
     }
-    let held: Vec<&str> =
-        ctx.attachments.iter().filter(|one| one.node == *node.name).map(|one| one.volume.as_str()).collect();
+    let held = ctx.attachments.iter().filter(|one| one.attached && one.node == *node.name);
+    let held: Vec<&str> = held.map(|one| one.volume.as_str()).collect();
     if !held.is_empty() && node.readiness != Readiness::Ready {
         answer.notes.push(format!("Volumes that it holds: {}.", held.join(", ")));
     }

@@ -109,6 +109,9 @@ pub struct Overview {
     /// How many pods of each node are held.
     #[serde(skip)]
     held: BTreeMap<String, usize>,
+    /// The pods with a stable identity that wait for proof, by namespace.
+    #[serde(skip)]
+    waiting: BTreeMap<String, usize>,
 }
 
 impl Overview {
@@ -139,11 +142,9 @@ impl Overview {
             _ => false,
         };
         self.troubles.retain(|trouble| !is_of_another(&trouble.object));
-        let is_held = |pod: &Pod| self.blocked.iter().any(|one| *one.pod == *pod.key.name);
         let pods = || ctx.view.all_pods().filter(|pod| *pod.key.namespace == *namespace && pod.keeps_identity());
         self.identities = self.identities.map(|_| pods().count());
-        self.wait_for_proof =
-            self.wait_for_proof.map(|_| pods().filter(|pod| !pod.waits_for_finalizers() && is_held(pod)).count());
+        self.wait_for_proof = self.wait_for_proof.map(|_| self.waiting.get(namespace).copied().unwrap_or(0));
         self
     }
 
@@ -178,7 +179,6 @@ impl Overview {
     fn add_pods(&mut self, ctx: &ExplainContext<'_>) {
         let mut ending: Vec<&Pod> = ctx.view.all_pods().filter(|pod| may_be_blocked(pod)).collect();
         ending.sort_by_key(|pod| pod.key.clone());
-        let mut waiting = 0;
         for pod in ending {
             let answer = explain_pod(pod, ctx);
             // Its node is fenced without an operator.
@@ -187,7 +187,9 @@ impl Overview {
             if !blocked && !waits {
                 continue;
             }
-            waiting += usize::from(pod.keeps_identity() && !pod.waits_for_finalizers());
+            if pod.keeps_identity() && !pod.waits_for_finalizers() {
+                *self.waiting.entry(pod.key.namespace.to_string()).or_default() += 1;
+            }
             if let Some(node) = &pod.node {
                 *self.held.entry(node.to_string()).or_default() += 1;
             }
@@ -207,7 +209,7 @@ impl Overview {
         }
         if ctx.has_all(&[Kind::Pods, Kind::Nodes, Kind::NodeLeases]) {
             self.identities = Some(ctx.view.all_pods().filter(|pod| pod.keeps_identity()).count());
-            self.wait_for_proof = Some(waiting);
+            self.wait_for_proof = Some(self.waiting.values().sum());
         }
     }
 

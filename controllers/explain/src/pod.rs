@@ -179,7 +179,7 @@ fn judge_running(pod: &Pod, ctx: &ExplainContext<'_>) -> Judgement {
     if pod.phase == Phase::Pending
         && let Some(failed) = warned("FailedAttachVolume")
     {
-        return judge_volume(&failed.message, ctx);
+        return judge_volume(&failed.message, pod, ctx);
     }
     let node = pod.node.as_deref().map(|node| ctx.view.node(node));
     if let Some(Lookup::Known(node)) = node
@@ -204,9 +204,10 @@ fn judge_running(pod: &Pod, ctx: &ExplainContext<'_>) -> Judgement {
     Judgement::new(Verdict::Waiting, "NotReady", format!("{fixture}{why}"))
 }
 
-/// Its volume is attached to another node.
-fn judge_volume(message: &str, ctx: &ExplainContext<'_>) -> Judgement {
-    let Some(held) = ctx.attachments.iter().find(|one| !one.volume.is_empty() && message.contains(&one.volume)) else {
+/// Its volume is attached to another node. Kubernetes quotes the name of the volume.
+fn judge_volume(message: &str, pod: &Pod, ctx: &ExplainContext<'_>) -> Judgement {
+    let mut elsewhere = ctx.attachments.iter().filter(|one| one.attached && pod.node.as_deref() != Some(&one.node));
+    let Some(held) = elsewhere.find(|one| message.contains(&format!("\"{}\"", one.volume))) else {
         return Judgement::new(
             Verdict::Blocked,
             "VolumeNotAttached",

@@ -296,7 +296,7 @@ fn judge_unbound(claim: &Value, ctx: &ExplainContext<'_>) -> Judgement {
 fn judge_single_pod(facts: &Facts<'_>) -> Option<Judgement> {
     let one_pod = facts.modes.iter().any(|mode| mode == "ReadWriteOncePod");
     let pending = facts.users.iter().find(|pod| pod.phase == Phase::Pending && pod.node.is_none())?;
-    let other = facts.users.iter().find(|pod| pod.uid() != pending.uid()).filter(|_| one_pod)?;
+    let other = facts.users.iter().find(|pod| pod.uid() != pending.uid() && pod.node.is_some()).filter(|_| one_pod)?;
     let message =
         format!("one pod at a time may use it (ReadWriteOncePod): {} does, and {} waits.", other.key, pending.key);
     Some(Judgement::new(Verdict::Blocked, "OnePodOnly", message))

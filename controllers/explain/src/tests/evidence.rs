@@ -143,9 +143,11 @@ fn set_device_power(world: &World, power: &str, second: u64) {
 #[test]
 fn bug_evidence_whose_device_does_not_answer_any_more_was_shown_as_valid() {
     let world = lost();
+    set_device_power(&world, "Unknown", 50);
     world.apply(Kind::FenceEvidences, &by_device("e", 60), at(60));
-    set_device_power(&world, "Off", 70);
     let held = "e (PowerOff, found by somebody)";
+    assert_eq!(findings_of(&explained(&world, 65, &[]), "FenceConfirmed"), [yes(held)], "its check is older");
+    set_device_power(&world, "Off", 70);
     assert_eq!(findings_of(&explained(&world, 80, &[]), "FenceConfirmed"), [yes(held)]);
     set_device_power(&world, "Unknown", 90);
     world.apply(Kind::FenceEvidences, &by_person("w", 100), at(100));
