@@ -9,7 +9,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use pod_safety_watchdog::record::{Boot, Class};
 use serde_json::Value;
 
-/// Vendors of public clouds, as the firmware names them.
+/// Public clouds, as the firmware names them: `sys_vendor`, or `chassis_asset_tag` (cloud-init, `tools/ds-identify`).
 const CLOUDS: [&str; 9] = [
     "Amazon EC2",
     "Google",
@@ -53,18 +53,21 @@ pub fn kernel() -> Arc<str> {
     rustix::system::uname().release().to_string_lossy().into()
 }
 
-/// The class of the machine: a processor under a hypervisor has a flag, and the firmware has a vendor.
+/// The class of the machine: an x86 processor under a hypervisor has a flag, and the firmware has a vendor.
 #[must_use]
 pub fn class(proc: &Path, sys: &Path) -> Class {
     let read = |path: &Path| fs::read_to_string(path).unwrap_or_default();
-    let vendor = read(&sys.join("class/dmi/id/sys_vendor"));
-    let product = read(&sys.join("class/dmi/id/product_name"));
-    let named = |names: &[&str]| names.iter().any(|name| vendor.contains(name) || product.contains(name));
-    let flagged = read(&proc.join("cpuinfo"))
-        .lines()
-        .any(|line| line.starts_with("flags") && line.split_ascii_whitespace().any(|flag| flag == "hypervisor"));
-    // A vendor of a cloud may sell notebooks, too.
-    if flagged && named(&CLOUDS) || vendor.contains("Amazon EC2") {
+    let dmi = |file: &str| read(&sys.join("class/dmi/id").join(file));
+    let texts = ["sys_vendor", "product_name", "chassis_asset_tag"].map(dmi);
+    let named = |names: &[&str]| names.iter().any(|name| texts.iter().any(|text| text.contains(name)));
+    let processor = read(&proc.join("cpuinfo"));
+    let mut flags = processor.lines().filter(|line| line.starts_with("flags")).peekable();
+    let shows_flags = flags.peek().is_some();
+    let flagged = flags.any(|line| line.split_ascii_whitespace().any(|flag| flag == "hypervisor"));
+    // Instances of EC2 on Xen have no other sign (`ec2_identify_platform` there).
+    let is_ec2 = named(&["Amazon EC2"]) || dmi("product_uuid").to_ascii_lowercase().starts_with("ec2");
+    // A vendor of a cloud may sell notebooks, too; processors of other architectures do not show which it is.
+    if is_ec2 || named(&CLOUDS) && (flagged || !shows_flags) {
         Class::Cloud
     } else if flagged || named(&HYPERVISORS) {
         Class::Virtual
@@ -90,23 +93,48 @@ mod tests {
     #[test]
     fn a_machine_under_a_hypervisor_is_not_of_class_hardware() {
         for (flags, vendor, product, class) in [
-            ("fpu vme", "Dell Inc.", "PowerEdge R650", Class::Hardware),
-            ("fpu hypervisor", "QEMU", "Standard PC", Class::Virtual),
-            ("fpu hypervisor", "Dell Inc.", "", Class::Virtual),
-            ("fpu hypervisor", "Google", "Google Compute Engine", Class::Cloud),
-            ("fpu hypervisor", "Microsoft Corporation", "Virtual Machine", Class::Cloud),
-            ("fpu", "Microsoft Corporation", "Surface Laptop", Class::Hardware),
-            // No flag: the processor of another architecture, or a bare-metal instance.
-            ("", "QEMU", "KVM Virtual Machine", Class::Virtual),
-            ("", "Amazon EC2", "m7g.metal", Class::Cloud),
+            ("flags : fpu vme", "Dell Inc.", "PowerEdge R650", Class::Hardware),
+            ("flags : fpu hypervisor", "QEMU", "Standard PC", Class::Virtual),
+            ("flags : fpu hypervisor", "Dell Inc.", "", Class::Virtual),
+            ("flags : fpu hypervisor", "Google", "Google Compute Engine", Class::Cloud),
+            ("flags : fpu hypervisor", "Microsoft Corporation", "Virtual Machine", Class::Cloud),
+            ("flags : fpu", "Microsoft Corporation", "Surface Laptop", Class::Hardware),
+            // No flag: a bare-metal instance.
+            ("flags :", "Amazon EC2", "m7i.metal", Class::Cloud),
+            // The processor of another architecture.
+            ("Features : fp asimd", "QEMU", "KVM Virtual Machine", Class::Virtual),
+            ("Features : fp asimd", "Red Hat", "OpenStack Compute", Class::Virtual),
+            ("Features : fp asimd", "GIGABYTE", "R152-P30", Class::Hardware),
         ] {
-            let root = tempfile::tempdir().unwrap();
-            let dmi = root.path().join("class/dmi/id");
-            fs::create_dir_all(&dmi).unwrap();
-            fs::write(root.path().join("cpuinfo"), format!("processor : 0\nflags : {flags}\n")).unwrap();
-            fs::write(dmi.join("sys_vendor"), vendor).unwrap();
-            fs::write(dmi.join("product_name"), product).unwrap();
-            assert_eq!(super::class(root.path(), root.path()), class, "{flags} {vendor} {product}");
+            assert_eq!(
+                class_of(flags, &[("sys_vendor", vendor), ("product_name", product)]),
+                class,
+                "{flags} {vendor}"
+            );
         }
+    }
+
+    #[test]
+    fn bug_clouds_on_arm64_and_those_known_by_another_file_counted_as_hardware_or_plain_virtual_machines() {
+        for vendor in ["Google", "Microsoft Corporation", "Hetzner", "Alibaba Cloud"] {
+            assert_eq!(class_of("Features : fp asimd", &[("sys_vendor", vendor)]), Class::Cloud, "{vendor}");
+        }
+        let (flags, tag) = ("flags : fpu hypervisor", "OracleCloud.com");
+        assert_eq!(class_of(flags, &[("sys_vendor", "QEMU"), ("chassis_asset_tag", tag)]), Class::Cloud);
+        for uuid in ["ec2f8b1c-0000-4000-8000-000000000000", "EC2F8B1C-0000-4000-8000-000000000000"] {
+            assert_eq!(class_of(flags, &[("sys_vendor", "Xen"), ("product_uuid", uuid)]), Class::Cloud);
+        }
+    }
+
+    /// The class of a machine with this line about its processor and these files of its firmware.
+    fn class_of(processor: &str, firmware: &[(&str, &str)]) -> Class {
+        let root = tempfile::tempdir().unwrap();
+        let dmi = root.path().join("class/dmi/id");
+        fs::create_dir_all(&dmi).unwrap();
+        fs::write(root.path().join("cpuinfo"), format!("processor : 0\n{processor}\n")).unwrap();
+        for (file, text) in firmware {
+            fs::write(dmi.join(file), text).unwrap();
+        }
+        class(root.path(), root.path())
     }
 }
