@@ -197,7 +197,8 @@ mod tests {
 
     #[test]
     fn the_defaults_work() {
-        assert!(run(&[]).unwrap().times().is_ok());
+        let times = run(&[]).unwrap().times().unwrap();
+        assert_eq!([times.interval, times.soft, times.settle], [2, 6, 10].map(Duration::from_secs));
     }
 
     #[test]

@@ -323,3 +323,65 @@ impl Executor {
         blockers
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::api::Server;
+    use crate::device::Keeper;
+
+    #[test]
+    fn whatever_is_left_or_cannot_be_read_prevents_the_proof() {
+        let folder = tempfile::tempdir().unwrap();
+        let [own, pod] = ["0", "1"].map(|first| format!("{first}aaaaaaa-1b7e-4d51-9c6e-6d1f2a3b4c5d"));
+        let [own_cgroup, pod_cgroup] = [&own, &pod].map(|uid| format!("kubepods/pod{uid}"));
+        for name in ["1", "kubelet.service", &own_cgroup, &pod_cgroup] {
+            fs::create_dir_all(folder.path().join(name)).unwrap();
+        }
+        let write = |file: &str, text: &str| fs::write(folder.path().join(file), text).unwrap();
+        ["cgroup.controllers", "closed", "kubelet.service/cgroup.freeze", "1/mountinfo"]
+            .into_iter()
+            .for_each(|file| write(file, ""));
+        write("1/stat", "1 (kubelet) S 0 1");
+        write("1/cgroup", "0::/kubelet.service");
+        write("kubelet.service/cgroup.events", "frozen 1");
+        write(&format!("{pod_cgroup}/cgroup.events"), "populated 0");
+        let (root, ca) = (folder.path(), rcgen::generate_simple_self_signed(vec!["a".to_owned()]).unwrap().cert.pem());
+        let executor = Executor {
+            api: Api::new(Server::new("127.0.0.1".to_owned(), 1, ca.as_bytes()).unwrap(), ENDING),
+            token: PathBuf::new(),
+            node: "a".to_owned(),
+            namespace: "safe".to_owned(),
+            min_timeout: ENDING,
+            watchdog: Box::new(Keeper::new(PathBuf::new(), ENDING, "6.1".into())),
+            cgroups: Cgroups::find(root, root).unwrap(),
+            kubelet: Kubelet::new(root, root, "kubelet", false),
+            kubelet_dir: "/kubelet".into(),
+            proc: root.to_owned(),
+            own_pod_uid: own,
+            marks: Marks::new(root).unwrap(),
+            survival: SurvivalLog::new(root).unwrap(),
+            survived: None,
+            boot: "b".into(),
+            report: PodReporter::default(),
+            last_pet: None,
+            logged: BTreeSet::new(),
+        };
+        let left = || executor.list_blockers().join(", ");
+        assert_eq!(left(), "");
+        write("kubelet.service/cgroup.events", "populated 1");
+        write(&format!("{pod_cgroup}/cgroup.events"), "populated 1");
+        write("1/mountinfo", "33 22 0:40 / /kubelet/pods/a/x rw - nfs4 server:/ rw");
+        for expected in ["the kubelet: process 1", &pod, "still mounted: /kubelet/pods/a/x (nfs4)"] {
+            assert!(left().contains(expected), "{expected}: {}", left());
+        }
+        fs::remove_file(root.join("closed")).unwrap();
+        fs::remove_file(root.join("1/mountinfo")).unwrap();
+        fs::remove_dir(root.join(own_cgroup)).unwrap();
+        for expected in ["gate of the kubelet is open", "mounts of the host cannot", "cgroups of pods cannot"] {
+            assert!(left().contains(expected), "{expected}: {}", left());
+        }
+    }
+}

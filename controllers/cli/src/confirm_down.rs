@@ -240,12 +240,17 @@ pub(crate) fn map_refusal(done: anyhow::Result<Exit>) -> anyhow::Result<Exit> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use clap::Parser as _;
+    use parking_lot::Mutex;
     use pod_safety_shared::api::FencePolicySpec;
-    use serde_json::json;
+    use pod_safety_shared::testing::AnswerFn;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::invocation::commands;
+    use crate::untrusted_text::{objects, run_command, server};
 
     #[derive(clap::Parser)]
     struct Alone {
@@ -264,6 +269,36 @@ mod tests {
             power_check: "Look.".to_owned(),
         };
         args.describe_consequences(&impact)
+    }
+
+    /// The exit code, and the FenceEvidences that were written; `renews`: its kubelet reports after it was watched.
+    fn confirm(renews: bool) -> (u8, Vec<Value>) {
+        let cluster = server(objects(), "v1.37.2".to_owned(), false);
+        let written = Arc::new(Mutex::new(Vec::new()));
+        let (seen, is_watched) = (Arc::clone(&written), Mutex::new(false));
+        let respond: Arc<AnswerFn> = Arc::new(move |method, path, body| {
+            let (code, mut answer) = cluster(method, path, body);
+            *is_watched.lock() |= path.ends_with("/selfsubjectreviews");
+            if method == "POST" && path.ends_with("/fenceevidences") {
+                seen.lock().push(serde_json::from_slice::<Value>(body).unwrap()["spec"].clone());
+            }
+            if renews && *is_watched.lock() && path.contains("/leases/worker-b1") {
+                answer["spec"]["renewTime"] = json!("2026-11-21T10:23:04.000000Z");
+            }
+            (code, answer)
+        });
+        let line =
+            "confirm-down worker-b1 --reason r --listen 1s --valid-for 2h --power-on --confirm 'worker-b1 is off'";
+        let (code, _) = run_command(line, &respond);
+        (code, std::mem::take(&mut *written.lock()))
+    }
+
+    #[test]
+    fn a_confirmation_is_written_with_its_validity_unless_the_kubelet_reports_meanwhile() {
+        let (code, written) = confirm(false);
+        let recorded = (&written[0]["validSeconds"], &written[0]["powerOn"]);
+        assert_eq!((code, recorded), (0, (&json!(7_200), &json!(true))));
+        assert_eq!(confirm(true), (4, Vec::new()));
     }
 
     /// Help said "from 1m to 168h", the error "1ms to 24h", and a day was refused. The CRD has the seconds.
@@ -294,7 +329,9 @@ mod tests {
             ("--power-on", json!({ "levels": levels }), "does not say recovery: PowerOn"),
             ("", json!({ "levels": levels, "minimumEvidence": "Verified" }), "no pod is force deleted"),
         ] {
+            let is_released = !expected.contains("no pod");
             let text = follows(flags, policy);
+            assert_eq!(text.contains("1 pod terminating now; for 60 minutes such pods"), is_released, "{text}");
             for expected in
                 [expected, "2 pods on n", "pod-safety pause n --reason TEXT", "Look.\nOnly if you or a person"]
             {

@@ -301,7 +301,70 @@ pub(super) fn page(document: &Document<'_>, end: &str, paint: Paint) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+    use pod_safety_shared::testing::AnswerFn;
+    use serde_json::{Value, json};
+
     use super::*;
+    use crate::untrusted_text::{Objects, objects, run_command, server};
+
+    const NODES: &str = "/api/v1/nodes";
+    const DRILL: &str = "drill worker-a1 --watchdog --confirm 'reset worker-a1'";
+
+    /// worker-a1 has a watchdog, and is a canary that is cordoned and empty.
+    fn canary() -> Objects {
+        let mut all = objects();
+        all.get_mut("/api/v1/pods").unwrap().iter_mut().for_each(|pod| pod["spec"]["nodeName"] = json!("worker-a2"));
+        let node = &mut all.get_mut(NODES).unwrap()[0];
+        (node["metadata"]["labels"], node["spec"]["unschedulable"]) = (json!({ CANARY: "true" }), json!(true));
+        let device = &mut all.get_mut("/apis/pod-safety.dev/v1alpha1/fencedevices").unwrap()[0];
+        device["spec"] = json!({ "driver": "WatchdogLease", "watchdogLease": { "tickSeconds": 2 } });
+        all
+    }
+
+    #[test]
+    fn only_a_canary_that_is_ready_cordoned_and_empty_is_drilled() {
+        for (path, pointer, value, expected) in [
+            (NODES, "/spec/unschedulable", json!(true), "promises nothing for this boot"),
+            (NODES, "/spec/unschedulable", json!(false), "is not cordoned and empty (0 pods"),
+            (NODES, "/metadata/labels", json!({ "zone": "a" }), "is not a canary"),
+            (NODES, "/status/conditions/0/status", json!("Unknown"), "is not Ready"),
+            ("/api/v1/pods", "/spec/nodeName", json!("worker-a1"), "is not cordoned and empty (1 pod "),
+        ] {
+            let mut all = canary();
+            *all.get_mut(path).unwrap()[0].pointer_mut(pointer).unwrap() = value;
+            let (code, text) = run_command(DRILL, &server(all, "v1".to_owned(), false));
+            assert!(code == 4 && text.contains(expected), "{expected}: {code}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_watchdog_passes_its_drill_if_it_reset_that_boot_within_its_timeout_and_a_tick() {
+        for (earlier, survived, expected) in [(1, 12_000, (0, 2)), (1, 12_001, (3, 1)), (3, 5_000, (3, 1))] {
+            let (cluster, writes) = (server(canary(), "v1".to_owned(), false), Arc::new(Mutex::new(0_u8)));
+            let written = Arc::clone(&writes);
+            let respond: Arc<AnswerFn> = Arc::new(move |method, path, body| {
+                *written.lock() += u8::from(method == "PATCH");
+                if method == "PATCH" || !path.contains("/leases/watchdog.worker-a1") {
+                    return cluster(method, path, body);
+                }
+                let boot = 1 + *written.lock();
+                let fields = format!(
+                    "state=Armed epoch=7-0 round=3 node-uid=uid-worker-a1 class=Hardware identity=x firmware=6 \
+                     kernel=6 timeout-seconds=10 nowayout=true pings-on-close=false \
+                     earlier-boot-survived-milliseconds={survived} boot-id=b0000000-0000-4000-8000-00000000000{boot} \
+                     earlier-boot-id=b0000000-0000-4000-8000-00000000000{earlier}"
+                );
+                let fields = fields.split(' ').filter_map(|field| field.split_once('='));
+                let fields = fields.map(|(name, value)| (format!("watchdog.pod-safety.dev/{name}"), value));
+                (200, json!({ "metadata": { "annotations": fields.collect::<Value>() } }))
+            });
+            let (code, text) = run_command(DRILL, &respond);
+            assert_eq!((code, *writes.lock()), expected, "{text}");
+        }
+    }
 
     #[test]
     fn drill_really_takes_no_output_format() {

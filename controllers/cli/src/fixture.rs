@@ -296,6 +296,7 @@ impl Fixture {
         let node = Self::machine("worker-b2", "zone-b", "True", "2026-11-21T10:23:00Z", &json!(null));
         let hands = json!({ PAUSE_ANNOTATION: "hands in it" });
         self.apply(Kind::Nodes, node.set("/metadata/annotations", hands), 0);
+        self.pauses.push((Arc::from("worker-a2"), pause("new disks")));
         self.pauses.push((Arc::from("worker-b2"), pause("hands in it")));
     }
 

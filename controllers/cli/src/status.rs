@@ -179,7 +179,9 @@ fn line(overview: &Overview) -> String {
 
 #[cfg(test)]
 mod tests {
+    use pod_safety_explain::LastDay;
     use pod_safety_shared::model::Kind;
+    use pod_safety_shared::testing::objects::{self, BOOT, NEXT_BOOT, named};
     use serde_json::json;
 
     use super::*;
@@ -242,6 +244,51 @@ Last 24 h: no node was proved off.
         let (since, node) = (&document["blocked"][0]["since"], &document["blocked"][0]["node"]);
         assert_eq!((since, node), (&json!("2026-11-21T10:19:55Z"), &json!("worker-b1")));
         assert_eq!(document["cluster"], json!({ "context": "prod", "server": "https://10.0.0.1:6443" }));
+    }
+
+    #[test]
+    fn with_a_namespace_only_its_pods_are_counted() {
+        let fixture = Fixture::with_lost_node();
+        for (namespace, pods) in [("shop", 1), ("other", 0)] {
+            let overview = fixture.with_context(|ctx| Overview::from_context(ctx).only_in(namespace, ctx));
+            let counts = (overview.identities, overview.wait_for_proof, overview.blocked.len());
+            assert_eq!(counts, (Some(pods), Some(pods), pods), "{namespace}");
+        }
+    }
+
+    #[test]
+    fn bug_with_a_namespace_a_pod_whose_node_is_fenced_did_not_wait_for_proof() {
+        let fixture = Fixture::with_lost_node();
+        fixture.policy_after(550, None);
+        let count =
+            |namespace| fixture.with_context(|ctx| Overview::from_context(ctx).only_in(namespace, ctx).wait_for_proof);
+        let all = fixture.with_context(|ctx| Overview::from_context(ctx).wait_for_proof);
+        assert_eq!((all, count("shop"), count("other")), (Some(1), Some(1), Some(0)));
+    }
+
+    #[test]
+    fn with_a_namespace_only_its_pdbs_and_fence_devices_are_shown() {
+        let fixture = Fixture::healthy();
+        fixture.policy("Verified");
+        let selector = json!({ "matchExpressions": [{ "key": "k", "operator": "Like" }] });
+        fixture.put(Kind::Budgets, objects::budget("b", "b", &json!({ "selector": selector })).in_namespace("shop"));
+        for (namespace, object) in [("shop", "pdb/shop/b"), ("fence", "fencedevice/fence/ipmi-b1")] {
+            let overview = fixture.with_context(|ctx| Overview::from_context(ctx).only_in(namespace, ctx));
+            assert_eq!(overview.troubles.iter().map(|one| &*one.object).collect::<Vec<_>>(), [object]);
+        }
+    }
+
+    #[test]
+    fn a_running_pod_in_a_terminal_phase_and_a_missing_node_are_shown() {
+        let mut fixture = Fixture::with_lost_node();
+        fixture.settings.pod_gc.terminated_threshold = Some(0);
+        let status = json!({ "phase": "Failed", "containerStatuses": [{ "state": { "running": {} } }] });
+        fixture.pod_with("job-0", "worker-a1", |pod| pod["status"] = status);
+        fixture.node_gone();
+        fixture.kubelet_reports();
+        let overview = read_status(&fixture).0;
+        assert_eq!(overview.blocked.iter().map(|one| &*one.pod).collect::<Vec<_>>(), ["job-0", "orders-1"]);
+        assert_eq!(overview.troubles.iter().map(|one| &*one.object).collect::<Vec<_>>(), ["node/worker-b1"]);
     }
 
     #[test]
@@ -329,9 +376,37 @@ Last 24 h: no node was proved off.
             text.contains("Last 24 h: 3 nodes proved off (within 2m00s in the median, 4m00s at most); 2 nodes back; 1 node waits for a person.\n"),
             "{text}"
         );
+        fixture.add_confirmation("2026-11-21T10:21:00Z", None);
+        assert!(read_status(&fixture).1.contains("Last 24 h: 4 nodes proved off, 1 of them by a person"));
         for kind in [Kind::NodeFences, Kind::FenceEvidences] {
             let unread = Fixture::without_nodes(&[kind]);
             assert!(!read_status(&unread).1.contains("24 h"), "what was not read is not counted");
+        }
+    }
+
+    #[test]
+    fn the_last_day_has_24_hours_and_no_dry_runs() {
+        let (inside, outside) = ("2026-11-20T10:23:05Z", "2026-11-20T10:23:04Z");
+        for (status, dry_run, proved_off) in [("True", false, 1), ("False", false, 0), ("True", true, 0)] {
+            let fixture = Fixture::healthy();
+            let fenced = json!({ "conditions": [{ "type": "Fenced", "status": status, "reason": "", "message": "",
+                "lastTransitionTime": inside }] });
+            let spec = json!({ "node": { "name": "a", "uid": "a", "bootID": BOOT }, "policy": "rack-b",
+                "trigger": { "kind": "Detected", "reason": "r" }, "dryRun": dry_run });
+            fixture.put(Kind::NodeFences, named("a").set("/spec", spec).set("/status", fenced));
+            assert_eq!(fixture.with_context(LastDay::from_context).unwrap().proved_off, proved_off, "{status}");
+        }
+        for (at, ready, boot, proved_off, back) in [
+            (inside, "True", NEXT_BOOT, 1, 1),
+            (outside, "True", NEXT_BOOT, 0, 0),
+            (inside, "True", BOOT, 1, 0),
+            (inside, "Unknown", NEXT_BOOT, 1, 0),
+        ] {
+            let fixture = Fixture::healthy();
+            fixture.put(Kind::Nodes, objects::node("worker-b1").ready(ready).boot(boot));
+            fixture.add_confirmation(at, None);
+            let day = fixture.with_context(LastDay::from_context).unwrap();
+            assert_eq!((day.proved_off, day.back), (proved_off, back), "{at} {ready} {boot}");
         }
     }
 
@@ -404,6 +479,11 @@ PAUSED
         assert!(text.contains(golden) && overview.verdict() == Overall::Clear, "{text}");
         let documentation = include_str!("../../../docs/commands.md");
         assert!(documentation.contains(golden.trim()), "docs/commands.md shows other pauses");
+        let marks = json!({ "cluster.x-k8s.io/skip-remediation": "" });
+        fixture.put(Kind::Nodes, objects::node("worker-a1").ready("True").set("/metadata/annotations", marks));
+        let paused = read_status(&fixture).0.paused;
+        let foreign = (&*paused[1].object, &*paused[1].reason, &*paused[1].command);
+        assert_eq!(foreign, ("node/worker-a1", "it has cluster.x-k8s.io/skip-remediation", ""));
     }
 
     #[test]
@@ -413,5 +493,7 @@ PAUSED
         let (overview, text) = read_status(&fixture);
         assert_eq!(overview.verdict(), Overall::Blocked, "{text}");
         assert!(text.contains("✖ pod-safety   No leader"), "{text}");
+        fixture.running.stale = Some("2026-11-21T10:20:05Z".parse().unwrap());
+        assert!(read_status(&fixture).1.contains("✖ pod-safety   No leader: the lease was last renewed 3m00s ago"));
     }
 }

@@ -407,6 +407,7 @@ fn a_stale_disruption_target_condition_is_set_to_false() {
         world.confirm_all(at(seconds));
         decide(&Key::StalePod(uid("uid-p")), &world.read().view(), at(seconds), &CONFIG)
     };
+    world.apply(Kind::Pods, &pod("p"), at(0));
     world.apply(Kind::Pods, &about_to_end("EvictionByEvictionAPI"), at(10));
     assert_eq!(decided(11), Decision::default().and_requeue_at(at(130)));
     let noise = about_to_end("EvictionByEvictionAPI").rv(11);

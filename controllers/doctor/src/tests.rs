@@ -32,8 +32,13 @@ fn untested_versions_are_reported() {
 fn clocks_that_differ_are_reported_with_their_machine() {
     let server: Timestamp = "2026-11-21T10:00:00Z".parse().unwrap();
     let world = World::listed();
-    for (name, renewed) in [("right", "09:59:55"), ("ahead", "10:00:30"), ("behind", "09:50:00")] {
-        world.apply(Kind::Nodes, &node(name).ready("True"), at(0));
+    for (name, ready, renewed) in [
+        ("right", "True", "09:59:55"),
+        ("ahead", "True", "10:00:30"),
+        ("behind", "True", "09:50:00"),
+        ("lost", "Unknown", "09:50:00"),
+    ] {
+        world.apply(Kind::Nodes, &node(name).ready(ready), at(0));
         let renewed = json!(format!("2026-11-21T{renewed}.000000Z"));
         world.apply(Kind::NodeLeases, &lease(name, 0).set("/spec/renewTime", renewed), at(0));
     }
@@ -68,6 +73,8 @@ fn flags_of_kube_controller_manager_are_compared_with_the_mode() {
         "pod-garbage-collector-controller, disruption-controller, node-lifecycle-controller, taint-eviction-controller";
     for (kcm, mode, health, expected) in [
         (compare(off), Mode::Replace, Health::Fine, format!("pod-safety runs {all} in its place")),
+        // The first entry of a name decides, as in kube-controller-manager.
+        (compare(&format!("{off},podgc")), Mode::Replace, Health::Fine, format!("pod-safety runs {all} in its place")),
         (
             compare("--controllers=*,-podgc"),
             Mode::Replace,
@@ -92,7 +99,8 @@ fn flags_of_kube_controller_manager_are_compared_with_the_mode() {
         assert!(symptoms[0].what.contains(&expected), "{expected}: {symptoms:?}");
     }
     let guard = Duties { mode: Some(Mode::Guard), controllers: &[], installation: &installation };
-    let detaches = check_kcm(&Kcm::Arguments(vec![Vec::new()]), guard);
+    let first = vec!["--disable-force-detach-on-timeout".to_owned()];
+    let detaches = check_kcm(&Kcm::Arguments(vec![first, Vec::new()]), guard);
     assert_eq!(detaches[1].check, "ForceDetach");
 }
 
@@ -274,7 +282,8 @@ fn bug_devices_and_policies_without_effect_passed_the_check() {
     let device = |name: &str, power: &str| {
         let ready =
             json!({ "type": "Ready", "status": "True", "reason": "r", "message": "m", "lastTransitionTime": "t" });
-        let targets = json!([{ "node": "n", "power": power, "message": "" }]);
+        let other = json!({ "node": "m", "power": "On", "message": "" });
+        let targets = json!([other, { "node": "n", "power": power, "message": "" }]);
         let device = named(name).in_namespace("f").set("/metadata/uid", json!(format!("uid-of-{name}")));
         device
             .set("/metadata/generation", json!(1))
@@ -318,7 +327,8 @@ fn fence_agents_beside_the_token_or_not_running_are_reported() {
             "metadata": { "name": "p" },
             "spec": { "containers": [{ "name": "pod-safety", "args": ["run"] }],
                 "initContainers": [{ "name": "agents", "args": [args] }] },
-            "status": { "initContainerStatuses": [{ "name": "agents", "state": { state: {} } }] },
+            "status": { "initContainerStatuses": [{ "name": "agents", "state": { state: {} } }],
+                "containerStatuses": [{ "name": "pod-safety", "state": { "running": {} } }] },
         })
     };
     let check = |pods: &[Value]| health_and_text(&check_agents(&world.read().view(), pods));
@@ -362,6 +372,22 @@ fn crds_of_another_version_are_a_problem_and_added_defaults_are_not() {
     assert_eq!(with(|crd| crd["spec"]["versions"][0]["name"] = json!("v2")), [Health::Problem]);
     assert_eq!(check_crds(&expected, |_| Ok(None))[0].health, Health::Problem);
     assert_eq!(check_crds(&expected, |_| Err("no".to_owned()))[0].health, Health::Unknown);
+}
+
+#[test]
+fn a_missing_leader_and_a_missing_standby_are_reported() {
+    let wall = "2026-11-21T10:00:00Z".parse().unwrap();
+    let with = |leader: Option<&str>| Running { leader: leader.map(str::to_owned), ..Running::default() };
+    let (leads, stale) = (Some("p_1"), "2026-11-21T09:55:00Z".parse().ok());
+    for (running, health, expected) in [
+        (Running { standbys: 1, ..with(leads) }, Health::Fine, "p_1 leads, 1 standby"),
+        (with(leads), Health::Attention, "no other replica is Ready"),
+        (Running { stale, ..with(None) }, Health::Problem, "last renewed 5m00s ago"),
+        (Running { lease_unread: true, ..with(None) }, Health::Unknown, "could not be read"),
+    ] {
+        let symptom = check_leader(&running, wall, &Installation::default());
+        assert!(symptom.health == health && symptom.what.contains(expected), "{running:?}: {symptom:?}");
+    }
 }
 
 #[test]

@@ -140,8 +140,8 @@ fn with_consent_pods_are_evicted_and_their_loss_is_reported() {
     let scratch = pod("a", "scratch").owned_by("apps/v1", "StatefulSet", "s");
     fixture.pod(&scratch.set("/spec/volumes", json!([{ "name": "tmp", "emptyDir": {} }])));
     fixture.replica("a", "stays-0");
-    let skip = [("ns".to_owned(), "stays-0".to_owned())].into();
-    let plan = fixture.plan_with(&Consent { skip, delete_emptydir_data: true, evict_unmanaged: true });
+    let skip = [("ns", "stays-0"), ("other", "naked")].map(|(namespace, pod)| (namespace.to_owned(), pod.to_owned()));
+    let plan = fixture.plan_with(&Consent { skip: skip.into(), delete_emptydir_data: true, evict_unmanaged: true });
     assert_lines(
         &plan,
         &[
@@ -283,6 +283,7 @@ fn pods_are_placed_on_nodes_where_they_fit() {
     let toleration = json!([{ "key": "gpu", "operator": "Exists" }]);
     fixture.pod(&pod_with("b-0", "4").set("/spec/tolerations", toleration).set("/spec/affinity", json!({})));
     fixture.pod(&pod_with("c-0", "0").set("/spec/nodeSelector", json!({ "disk": "ssd" })));
+    assert!(!fixture.plans(&["silent"], &Consent::default())[0].node_ready);
     let places: Vec<_> = fixture.plan().rows.into_iter().map(|row| row.place.unwrap()).collect();
     let on = |name: &str, unchecked| Place::Node { name: name.to_owned(), unchecked };
     let nowhere = |why: &str| Place::Nowhere(why.to_owned());

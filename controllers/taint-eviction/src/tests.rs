@@ -179,7 +179,7 @@ fn a_pod_bound_later_has_its_whole_toleration_period() {
     let since = |second| json!([{ "type": "PodScheduled", "status": "True", "lastTransitionTime": timestamp(second) }]);
     let later = pod("a", &[toleration("k", Some(300))]).set("/status/conditions", since(1_000));
     for added in [Some(-5_000), None] {
-        let world = world(&[taint("k", added)], &[]);
+        let world = world(&[taint("k", added)], &[pod("a", &[]).set("/spec", json!({}))]);
         world.apply(Kind::Pods, &later, at(1_000));
         assert_eq!(describe(&decide_at(&world, 1_100)), ["a 200"], "{added:?}");
         assert_eq!(describe(&decide_at(&world, 1_300)), ["-a"], "{added:?}");
@@ -305,7 +305,7 @@ fn the_controller_acts_only_in_place_of_kcm_and_relevant_changes_enqueue_keys() 
     let controller = TaintEviction::new(&prometheus::Registry::new()).unwrap();
     let acts = [Mode::Observe, Mode::Guard, Mode::Replace].map(|mode| controller.acts_in(mode));
     assert_eq!(acts, [false, false, true]);
-    let world = world(&[taint("k", Some(0))], &[pod("a", &[])]);
+    let world = world(&[taint("k", Some(0))], &[pod("a", &[toleration("k", None)])]);
     let guard = world.read();
     let cached = guard.view().pod(&Uid::new("uid-a").unwrap()).unwrap();
     let marked = |change: &Change<'_>| {
@@ -318,6 +318,14 @@ fn the_controller_acts_only_in_place_of_kcm_and_relevant_changes_enqueue_keys() 
     assert_eq!(marked(&Change::Pod { before: Some(cached), after: Some(&noise) }), 0);
     assert_eq!(marked(&Change::Pod { before: Some(cached), after: Some(&other) }), 2);
     assert_eq!(marked(&Change::Pod { before: None, after: Some(cached) }), 1);
+    let changed = |change: fn(&mut Pod)| {
+        let mut pod = cached.clone();
+        change(&mut pod);
+        marked(&Change::Pod { before: Some(cached), after: Some(&pod) })
+    };
+    assert_eq!(changed(|pod| pod.tolerations = Default::default()), 2);
+    assert_eq!(changed(|pod| pod.bound_at += 1), 2);
+    assert_eq!(changed(|pod| pod.node = None), 1, "the node that it left");
     let name: Arc<str> = "n".into();
     assert_eq!(marked(&Change::Node { name: &name, taints: true, readiness: false }), 1);
     assert_eq!(marked(&Change::Node { name: &name, taints: false, readiness: true }), 0);

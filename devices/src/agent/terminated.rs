@@ -83,6 +83,7 @@ mod tests {
         let mut order = order(Act::Look, Duration::from_secs(20));
         order.parameters = plain(&[("plug", MINE)]);
         let question = list_query("fence_aws", &order).unwrap();
+        assert_eq!(question.filter.split_once('='), Some(("instance-state-name", "terminated")));
         for (what, ended, is_gone) in [
             ("alone", run_result(0, "i-0123456789abcdef0,\n", false), true),
             ("among others", run_result(0, "i-0aaaaaaaaaaaaaaa0,\ni-0123456789abcdef0,\n", false), true),

@@ -33,13 +33,15 @@ async fn an_open_connection_names_its_cluster() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("kubeconfig");
     let text = "clusters: [{ name: c, cluster: { server: 'https://10.0.0.1:6443' } }]\n\
-                contexts: [{ name: prod, context: { cluster: c, user: u } }]\n\
+                contexts: [{ name: prod, context: { cluster: c, user: u, namespace: ns } }]\n\
                 users: [{ name: u, user: { token: t } }]\ncurrent-context: prod\n";
     std::fs::write(&path, text).unwrap();
-    let options = ConnectOptions { kubeconfig: Some(path), ..ConnectOptions::default() };
+    let request_timeout = Some(Duration::from_secs(7));
+    let options = ConnectOptions { kubeconfig: Some(path), request_timeout, ..ConnectOptions::default() };
     let metrics = ClientMetrics::register(&Registry::new()).unwrap();
     let connection = Connection::open(&options, Env::real(1), metrics).await.unwrap();
     assert_eq!(connection.target().to_string(), "context prod, https://10.0.0.1:6443");
+    assert_eq!((connection.default_namespace(), Some(connection.request_timeout)), ("ns", request_timeout));
 }
 
 #[tokio::test(start_paused = true)]
@@ -76,6 +78,7 @@ async fn each_failure_has_its_category_and_predicates() {
         let error = failure(answer).await;
         let seen = (error.category(), error.is_not_found(), error.is_changed(), error.is_outcome_unknown());
         assert_eq!(seen, (category, not_found, changed, unknown), "{error:?}");
+        assert_eq!(error.is_unknown_kind(), error.to_string().ends_with("404: page not found"), "{error:?}");
     }
 }
 
@@ -236,4 +239,17 @@ async fn reads_do_not_count_for_the_write_latency() {
     assert_eq!(connection.pace.baseline(), None);
     connection.send(Call::write(Method::Post, "/api/v1/namespaces/ns/events", &json!({}))).await.unwrap();
     assert_eq!(connection.pace.baseline(), Some(Duration::from_millis(40)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_longest_requested_pause_counts_up_to_30_seconds() {
+    let (env, _wall) = env();
+    let pauses = Mutex::new(vec![1, 86_400]);
+    let api = Api::answering(&env, move |_| Answer::plain(429, "later").with_retry_after(pauses.lock().pop().unwrap()));
+    let connection = api.connection();
+    for _ in 0..2 {
+        connection.send(Call::get("/api/v1/nodes")).await.unwrap_err();
+    }
+    connection.wait_backoff().await;
+    assert_eq!(env.now(), Mono::from_start(Duration::from_secs(30)));
 }

@@ -390,3 +390,15 @@ impl FenceTransport for NoTransport {
 fn no_transport() -> DeviceError {
     DeviceError::Unreachable { said: "this process was started without devices".to_owned() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_with_secrets_are_recognized_by_any_part_of_their_names() {
+        for (name, is_secret) in [("snmp-priv-passwd", true), ("Api-Key", true), ("username", false), ("key", false)] {
+            assert_eq!(is_secret_name(name), is_secret, "{name}");
+        }
+    }
+}

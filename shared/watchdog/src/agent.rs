@@ -457,6 +457,7 @@ impl Agent {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::Class;
 
     /// Evidence is about a boot: a process of the same boot that restarts has another epoch.
     #[test]
@@ -475,6 +476,49 @@ mod tests {
             let lease = ObservedLease { version: "8".into(), record: Some(record) };
             agent.handle_answer(Duration::ZERO, &Order::Read, Answer::Lease(Some(lease)));
             assert_eq!(agent.phase(), expected, "{what} was revoked");
+        }
+    }
+
+    /// The order of each second, and its answer a second later.
+    #[test]
+    fn the_age_of_a_grant_counts_from_its_first_request_and_a_late_one_ends_the_pods() {
+        let (at, boot) = (Duration::from_secs, Boot { node: "7a1c".into(), id: "c3d0".into() });
+        let times = Times { interval: at(2), soft: at(6), settle: at(10) };
+        let (class, identity, kernel) = (Class::Hardware, "iTCO_wdt".into(), "6.1.0".into());
+        let (timeout, nowayout, pings_on_close, epoch) = (at(10), true, true, Epoch { process: 1, count: 0 });
+        let device = Arc::new(Device { class, identity, firmware: 6, kernel, timeout, nowayout, pings_on_close });
+        let record = |state, round, device| Record { state, epoch, round, boot: boot.clone(), device };
+        let open = |state, round| record(state, round, Some(Arc::clone(&device)));
+        let write = |round, over: &str| Order::Write(open(State::Armed, round), Some(over.into()));
+        let lease = |version: &str, state, round| {
+            Answer::Lease(Some(ObservedLease { version: version.into(), record: Some(open(state, round)) }))
+        };
+        let mut agent = Agent::new(boot.clone(), times, 1, StartupState { predecessor: false, stopped: false }, at(0));
+        for (second, order, answer) in [
+            (0, Order::Read, Answer::Lease(None)),
+            (1, Order::Write(record(State::Unarmed, 0, None), None), Answer::Written("1".into())),
+            (2, Order::Open, Answer::Opened(Arc::clone(&device))),
+            (3, write(1, "1"), Answer::Written("2".into())),
+            (4, Order::Pet, Answer::Done),
+            (5, write(2, "2"), Answer::Failed),
+            (6, Order::Read, lease("2", State::Armed, 1)),
+            (7, write(2, "2"), Answer::Failed),
+            (8, Order::Read, lease("3", State::Armed, 2)),
+            (9, write(3, "3"), Answer::Failed),
+            (10, Order::Read, Answer::Failed),
+            (11, Order::Stop, Answer::Done),
+            (12, Order::Prove, Answer::Verified(false)),
+            (15, Order::Stop, Answer::Done),
+            (16, Order::Prove, Answer::Verified(true)),
+            (17, Order::Pet, Answer::Done),
+            (18, Order::Read, Answer::Failed),
+            (21, Order::Prove, Answer::Verified(true)),
+            (22, Order::Pet, Answer::Done),
+            (23, Order::Read, lease("4", State::Revoked, 3)),
+            (24, Order::Wait(at(26)), Answer::Done),
+        ] {
+            assert_eq!(agent.next(at(second)), order, "second {second}");
+            agent.handle_answer(at(second + 1), &order, answer);
         }
     }
 }

@@ -354,7 +354,7 @@ mod tests {
             kernel: "6.1.0-28-amd64".into(),
             timeout: Duration::from_secs(10),
             nowayout: true,
-            pings_on_close: true,
+            pings_on_close: false,
         };
         Record {
             state: State::Armed,

@@ -293,6 +293,14 @@ mod tests {
     use pod_safety_shared::testing::{World, at};
 
     use super::*;
+    use crate::untrusted_text::{objects, run_command, server};
+
+    #[test]
+    fn a_drain_is_not_complete_if_the_time_is_up_before_its_pods_were_read() {
+        let server = server(objects(), "v1".to_owned(), false);
+        let (code, text) = run_command("drain worker-b2 --apply --timeout 1s", &server);
+        assert!(code == 5 && text.contains("node/worker-b2 not drained, the time is up"), "{code}: {text}");
+    }
 
     #[test]
     fn bug_a_plan_with_an_unsafe_pod_exited_as_blocked() {

@@ -4,7 +4,7 @@
 mod requested;
 mod volume;
 
-use pod_safety_shared::testing::objects::BOOT;
+use pod_safety_shared::testing::objects::{self, BOOT};
 use std::sync::Arc;
 
 use super::*;
@@ -126,6 +126,32 @@ fn for_a_node_that_is_fenced_soon_the_advice_is_to_wait() {
     assert_eq!((offers(&node), offers(&pod)), (Some(node.next.len() - 1), None));
     reads("fenced-soon-node", &node);
     reads("fenced-soon-pod", &pod);
+}
+
+#[test]
+fn a_lost_node_lists_its_volumes_the_pods_that_proof_would_release_and_how_to_fence_it() {
+    let mut fixture = Fixture::with_lost_node();
+    fixture.policy_after(550, None);
+    fixture.running.without_fencing = true;
+    fixture.pod_with("db-0", "worker-b1", fixture::ready);
+    fixture.pod_with("web-1", "worker-b1", |pod| {
+        fixture::terminating(pod);
+        pod["metadata"]["ownerReferences"][0]["kind"] = json!("ReplicaSet");
+    });
+    fixture.attached("pvc-1", "worker-a1", None);
+    fixture.attached("pvc-2", "worker-b1", None);
+    let Answer { notes, next, .. } = fixture.node("worker-b1");
+    let released = "If it is proved off now: 2 pods are released, 1 with a stable identity.";
+    assert!(notes.ends_with(&["Volumes that it holds: pvc-2.".to_owned(), released.to_owned()]), "{notes:?}");
+    assert!(next.iter().any(|next| next.command == "pod-safety fence worker-b1 --reason TEXT"), "{next:?}");
+}
+
+#[test]
+fn a_ready_node_with_the_taint_suspect_is_suspect() {
+    let fixture = Fixture::healthy();
+    let taints = json!([{ "key": "pod-safety.dev/suspect", "effect": "NoSchedule" }]);
+    fixture.put(Kind::Nodes, objects::node("worker-a1").ready("True").set("/spec/taints", taints));
+    assert_eq!(fixture.node("worker-a1").judgement.reason, "Suspect");
 }
 
 #[test]
@@ -287,6 +313,38 @@ fn a_pod_that_its_kubelet_does_not_terminate_is_distinguished_from_a_lost_one() 
 }
 
 #[test]
+fn a_pod_is_overdue_a_minute_after_its_grace_period_or_at_once_if_its_node_is_not_ready() {
+    for (deadline, ready, reason, part) in [
+        ("10:23:06", "True", "Ending", "has 1s left"),
+        ("10:22:06", "True", "Ending", "is terminating it"),
+        ("10:22:06", "False", "NodeNotReady", "59s ago"),
+        ("10:22:05", "True", "TerminationOverdue", "1m00s ago"),
+    ] {
+        let fixture = Fixture::healthy();
+        fixture.put(Kind::Nodes, objects::node("worker-a1").ready(ready));
+        fixture.pod_with("db-0", "worker-a1", |pod| {
+            fixture::terminating(pod);
+            pod["metadata"]["deletionTimestamp"] = json!(format!("2026-11-21T{deadline}Z"));
+        });
+        let judgement = fixture.pod("db-0").judgement;
+        assert!(judgement.reason == reason && judgement.message.contains(part), "{deadline} {ready}: {judgement:?}");
+    }
+}
+
+#[test]
+fn the_last_event_is_the_reason_why_a_pod_does_not_start() {
+    let mut fixture = Fixture::healthy();
+    for (pod, node) in [("web-0", ""), ("web-1", "worker-a1")] {
+        fixture.pod_with(pod, node, |pod| pod["status"] = json!({ "phase": "Pending" }));
+        for message in ["the first", "the last"] {
+            fixture.add_event(&format!("pod/shop/{pod}"), "FailedScheduling", message);
+        }
+        let message = fixture.pod(pod).judgement.message;
+        assert!(message.ends_with(": the last"), "{message}");
+    }
+}
+
+#[test]
 fn a_volume_held_by_another_node_is_reported_with_that_node() {
     let mut fixture = Fixture::with_lost_node();
     fixture.pod_with("cache-0", "worker-a1", |pod| pod["status"] = json!({ "phase": "Pending" }));
@@ -297,6 +355,18 @@ fn a_volume_held_by_another_node_is_reported_with_that_node() {
     );
     fixture.attached("pvc-1", "worker-b1", None);
     reads("multi-attach", &fixture.pod("cache-0"));
+}
+
+#[test]
+fn bug_a_pod_waited_for_another_volume_or_for_its_own_node_to_release_it() {
+    for (volume, node) in [("pvc", "worker-b1"), ("pvc-10", "worker-b1"), ("pvc-1", "worker-a1")] {
+        let mut fixture = Fixture::with_lost_node();
+        fixture.pod_with("cache-0", "worker-a1", |pod| pod["status"] = json!({ "phase": "Pending" }));
+        let failed = "AttachVolume.Attach failed for volume \"pvc-1\" : rpc error: no space";
+        fixture.add_event("pod/shop/cache-0", "FailedAttachVolume", failed);
+        fixture.attached(volume, node, None);
+        assert_eq!(fixture.pod("cache-0").judgement.reason, "VolumeNotAttached", "{volume} {node}");
+    }
 }
 
 #[test]
@@ -316,6 +386,24 @@ fn a_statefulset_is_explained_by_identity() {
     fixture.pod_with("orders-0", "worker-a1", fixture::ready);
     let answer = fixture.with_context(|ctx| explain_set(&fixture::set("orders", 3), ctx));
     reads("statefulset", &answer);
+    let mut another = fixture::set("orders", 3);
+    another["metadata"]["uid"] = json!("uid-another");
+    assert_eq!(fixture.with_context(|ctx| explain_set(&another, ctx)).facts[0], "0 of 3 Ready");
+}
+
+#[test]
+fn a_parallel_statefulset_is_not_explained_in_order_and_begins_with_its_first_ordinal() {
+    let fixture = Fixture::with_lost_node();
+    fixture.pod_with("orders-2", "worker-a1", |pod| {
+        fixture::terminating(pod);
+        fixture::ready(pod);
+    });
+    let mut set = fixture::set("orders", 3);
+    (set["spec"]["ordinals"], set["spec"]["podManagementPolicy"]) = (json!({ "start": 1 }), json!("Parallel"));
+    let answer = fixture.with_context(|ctx| explain_set(&set, ctx));
+    let reasons: Vec<_> = answer.items.iter().map(|item| item.judgement.reason).collect();
+    assert_eq!(reasons, ["NoEvidence", "TerminationOverdue", "Missing"]);
+    assert_eq!(answer.facts, ["0 of 3 Ready", "Parallel: all at once"]);
 }
 
 #[test]
@@ -353,6 +441,10 @@ fn without_the_right_to_read_nodes_the_leaders_event_is_shown() {
     assert_eq!(answer.judgement.reason, "ForceDeleteHeld");
     answer.missing = vec!["You may not list nodes: it is not known whether nodes are Ready.".to_owned()];
     reads("without-rights", &answer);
+    let mut fixture = Fixture::without_nodes(&[Kind::Nodes, Kind::NodeLeases]);
+    fixture.set_recovered(true);
+    fixture.pod_with("orders-1", "worker-a1", fixture::terminating);
+    assert_eq!(fixture.pod("orders-1").judgement.reason, "NotRead", "that Event is about the earlier pod");
 }
 
 #[test]

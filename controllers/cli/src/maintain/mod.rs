@@ -124,8 +124,22 @@ impl Maintenance {
 #[cfg(test)]
 mod tests {
     use clap::Parser as _;
+    use serde_json::json;
 
     use crate::Cli;
+    use crate::untrusted_text::{objects, run_command, server};
+
+    #[test]
+    fn only_a_node_whose_incident_keeps_it_off_and_is_not_over_is_not_drained_again() {
+        for (keep_off, phase, code) in [(true, "Fencing", 5), (false, "Fencing", 3), (true, "Done", 3)] {
+            let mut all = objects();
+            let fence = &mut all.get_mut("/apis/pod-safety.dev/v1alpha1/nodefences").unwrap()[0];
+            (fence["spec"]["keepOff"], fence["status"]["phase"]) = (json!(keep_off), json!(phase));
+            let line = "maintain worker-a1 --reason r --power-off --timeout 1s --confirm 'switch off worker-a1'";
+            let (ended, text) = run_command(line, &server(all, "v1".to_owned(), false));
+            assert_eq!(ended, code, "{keep_off} {phase}: {text}");
+        }
+    }
 
     #[test]
     fn maintain_takes_one_half_at_a_time_with_a_reason() {

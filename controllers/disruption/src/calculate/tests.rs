@@ -86,6 +86,8 @@ fn the_condition_states_whether_evictions_are_allowed() {
     let reported = |budget: &Budget| calculate(budget, &ready(3, 3), at(0)).unwrap().status.allowed_condition.unwrap();
     let yes = reported(&max(Amount::Pods(1)));
     assert_eq!((&*yes.status, &*yes.reason, &*yes.message, yes.observed_generation), ("True", "SufficientPods", "", 3));
+    let status = calculate(&max(Amount::Pods(1)), &ready(3, 3), at(0)).unwrap().status;
+    assert_eq!(status.observed_generation, 3, "the eviction API denies evictions by a status of an earlier generation");
     let no = reported(&max(Amount::Pods(0)));
     assert_eq!((&*no.status, &*no.reason), ("False", "InsufficientPods"));
 }

@@ -115,19 +115,23 @@ fn a_kube_controller_manager_that_writes_statuses_beside_the_leader_is_reported(
 fn pods_overdue_for_eviction_by_taint_are_reported() {
     let tolerates = |seconds: i64| json!([{ "key": "k", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds }]);
     let ever = json!([{ "operator": "Exists" }]);
-    for (tolerations, health) in [
-        (json!([]), Health::Problem),
-        (tolerates(300), Health::Problem),
-        (tolerates(3_300), Health::Fine),
-        (tolerates(3_200), Health::Problem),
-        (ever, Health::Fine),
+    let (before, after) = ("2026-11-20T10:00:00Z", "2026-11-21T09:58:00Z");
+    for (tolerations, created, deleted, health) in [
+        (json!([]), before, false, Health::Problem),
+        (json!([]), before, true, Health::Fine),
+        (json!([]), after, false, Health::Fine),
+        (tolerates(300), before, false, Health::Problem),
+        (tolerates(3_300), before, false, Health::Fine),
+        (tolerates(3_200), before, false, Health::Problem),
+        (ever, before, false, Health::Fine),
     ] {
         let world = World::listed();
         let taint = json!({ "key": "k", "effect": "NoExecute", "timeAdded": "2026-11-21T09:00:00Z" });
         let machine = node("a").ready("Unknown").set("/spec/taints", json!([taint]));
         world.apply(Kind::Nodes, &machine, at(0));
         let one = pod("p").on("a").set("/spec/tolerations", tolerations.clone());
-        world.apply(Kind::Pods, &one.set("/metadata/creationTimestamp", json!("2026-11-20T10:00:00Z")), at(0));
+        let one = if deleted { one.terminating() } else { one };
+        world.apply(Kind::Pods, &one.set("/metadata/creationTimestamp", json!(created)), at(0));
         let guard = world.read();
         let symptom = with(Mode::Replace, |duties| check_taint_eviction(&guard.view(), wall(), duties)).unwrap();
         assert_eq!(symptom.0, health, "{tolerations}: {symptom:?}");

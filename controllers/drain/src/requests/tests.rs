@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use pod_safety_shared::authority::operator_requests::eviction_requests::DRAIN;
+use pod_safety_shared::authority::operator_requests::eviction_requests::{DRAIN, MAINTAIN};
 use pod_safety_shared::model::PodKey;
 use pod_safety_shared::testing::connection;
 use serde_json::{Value, json};
@@ -304,11 +304,14 @@ async fn completed_requests_are_deleted_after_the_controllers_recorded_it() {
     run_rounds(&server, REQUESTER, &mut work, 1).await;
     let remaining = work.uids().into_iter().filter(|uid| uid.to_string() == "uid-web-0").collect();
     work.record_present(&remaining);
+    let mut other = server.requests.lock()["pod-safety-drain-uid-db-0"].clone();
+    (other["metadata"]["name"], other["spec"]["requester"]) = (json!("other"), json!(MAINTAIN));
+    server.requests.lock().insert("other".to_owned(), other);
     let (connection, began) = (server.connection(), server.env.now());
     REQUESTER.delete_completed(&connection, &server.env, "n", &work).await;
     assert_eq!(server.env.now().since(began).as_secs(), 3, "its last responder has a moment to report");
     let names: Vec<String> = server.requests.lock().keys().cloned().collect();
-    assert_eq!(names, ["pod-safety-drain-uid-web-0"]);
+    assert_eq!(names, ["other", "pod-safety-drain-uid-web-0"]);
 }
 
 /// The line names the responder by what its Eviction reports.

@@ -70,6 +70,17 @@ fn bug_the_plan_did_not_report_a_pod_that_returns_to_the_node() {
 }
 
 #[test]
+fn a_plan_is_clear_if_each_pod_can_be_read_and_fits_on_another_node() {
+    let mut fixture = fixture();
+    fixture.pod(&replica("a", "a-0").set("/spec/tolerations", json!([{ "operator": "Exists" }])));
+    assert!(!fixture.plan().is_clear(), "its replacement comes back");
+    fixture.node(&node("m"));
+    assert!(fixture.plan().is_clear());
+    fixture.world.apply(Kind::Pods, &pod("a", "x").set("/metadata/resourceVersion", json!(null)), at(0));
+    assert!(!fixture.plan().is_clear(), "a pod cannot be read");
+}
+
+#[test]
 fn bug_a_drain_did_not_start_although_its_blockers_may_change() {
     let mut fixture = fixture();
     fixture.application("never", 1, &json!({ "minAvailable": 1 }), [2, 1, 1, 1, 0]);

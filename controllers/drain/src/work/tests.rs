@@ -140,6 +140,8 @@ fn a_refusal_for_safety_is_remembered() {
     answer(&mut work, "web-0", &Err(NotEvicted::Unsafe), 0);
     assert_eq!(work.outcome(), Outcome::Refused);
     assert_eq!(due(&work, 100), ["db-0"]);
+    answer(&mut work, "db-0", &Err(NotEvicted::Unreadable("no".to_owned())), 100);
+    assert_eq!(work.outcome(), Outcome::Refused, "another pod was not evicted either");
 }
 
 /// A webhook that always answers 500 kept a drain without `--timeout` running.
@@ -214,6 +216,8 @@ fn evictions_in_flight_at_the_end_are_reported() {
             "pod/ns/db-1 still exists: not tried yet",
         ]
     );
+    let gone = texts(work.clone().record_present(&BTreeSet::new()));
+    assert_eq!(gone, ["pod/ns/web-0 gone", "pod/ns/db-1 gone"], "the eviction of db-0 is not answered yet");
     answer(&mut work, "db-0", &blocked(None), 0);
     answer(&mut work, "db-0", &Err(NotEvicted::Unsafe), 1);
     let bad = |line: &Line| line.tone == Tone::Bad;

@@ -130,6 +130,20 @@ fn fenced_storage_is_evidence_about_volumes_and_the_next_level_is_tried() {
     fixture.policy(|policy| policy.recovery = Recovery::PowerOn);
     fixture.advance(20);
     assert_eq!(fixture.act("n"), ["on 4 by bmc"]);
+    fixture.set_power("On");
+    fixture.volume_of_another("db-1");
+    fixture.reboot("n", "b0000000-0000-4000-8000-000000000002");
+    assert_eq!(fixture.describe("n"), ["?WaitsForPods"], "another node holds a volume of a pod there");
+    fixture.delete(Kind::Pods, "db-1");
+    assert_eq!(fixture.act("n"), ["untaint"]);
+}
+
+#[test]
+fn the_storage_of_a_second_level_is_fenced_after_that_of_the_first() {
+    let mut fixture = of_storage(&["cephfs"]);
+    fixture.device("cephfs", by("NetworkFence"));
+    assert_eq!(fixture.act("n"), ["prove-storage"]);
+    assert_eq!(fixture.act("n"), ["off 2 by cephfs"]);
 }
 
 #[test]
@@ -190,6 +204,9 @@ fn storage_is_fenced_again_when_the_node_is_lost_again() {
     seen_fenced(&mut fixture);
     assert_eq!(fixture.act("n"), ["prove-storage"]);
     assert_ne!(fixture.only().1.attempts[1].evidence, Some(proof), "what is invalid stays so");
+    fixture.pod("db-0", "n", Fixture::terminating);
+    fixture.reboot("n", &boot);
+    assert_eq!(fixture.describe("n"), ["?WaitsForPods"], "only the evidence of the first attempt is invalid");
 }
 
 #[test]

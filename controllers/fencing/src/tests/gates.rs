@@ -256,7 +256,7 @@ fn a_budget_holds_fencing_for_collateral_seconds_and_only_for_healthy_pods() {
     fixture.budget(2, 2);
     assert_eq!(closed(&fixture), ["?Collateral"]);
     fixture.advance(299);
-    assert_eq!(closed(&fixture), ["?Collateral"]);
+    assert_eq!(fixture.act("n"), ["write Pending", "?Collateral"]);
     fixture.advance(1);
     assert_eq!(fixture.describe("n"), ["off 1 by bmc"], "a budget does not hold indefinitely");
     let mut fixture = pending();

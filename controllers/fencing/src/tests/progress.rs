@@ -279,6 +279,9 @@ fn an_incident_that_is_being_deleted_is_ignored() {
 fn withdrawn_evidence_is_not_created_again() {
     let mut fixture = begun();
     fixture.set_power("Off");
+    fixture.evidence("n", "by-hand", FenceEvidenceKind::OperatorConfirmed);
+    fixture.invalidate("by-hand");
+    assert_eq!(fixture.describe("n"), ["prove"], "a confirmation that was withdrawn is another object");
     let name = pod_safety_shared::authority::incident_name(&fixture.incarnation("n"));
     fixture.evidence("n", &name, FenceEvidenceKind::OperatorConfirmed);
     fixture.invalidate(&name);

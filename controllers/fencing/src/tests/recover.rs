@@ -76,6 +76,11 @@ fn no_machine_is_switched_on_if_paused_cancelled_or_without_devices() {
         change(&mut fixture);
         fixture.advance(10);
         assert_eq!(fixture.describe("n"), [word]);
+        let mut again = on();
+        again.set_power("Off");
+        change(&mut again);
+        again.advance(10);
+        assert_eq!(again.describe("n"), [word], "nor in a further attempt");
     }
 }
 
@@ -112,6 +117,10 @@ fn bug_a_machine_that_a_person_confirmed_down_was_switched_on_without_permission
     let mut fenced = released();
     fenced.confirmation("n", "hands-in-it", false);
     assert_eq!(fenced.describe("n"), ["?MachinePoweredOff"], "also where a device proved it off");
+    let (mut spec, status) = fenced.proofs["hands-in-it"].clone();
+    spec.node.boot_id = NEXT_BOOT.to_owned();
+    fenced.put_evidence("hands-in-it", spec, status);
+    assert_eq!(fenced.describe("n"), ["on 2 by bmc"], "it was about another boot");
 }
 
 #[test]
@@ -137,6 +146,9 @@ fn of_several_confirmations_the_last_decides_whether_the_machine_is_switched_on(
 
 #[test]
 fn a_node_back_with_another_boot_completes_the_incident_and_loses_our_taint() {
+    let mut early = on();
+    early.reboot("n", NEXT_BOOT);
+    assert_eq!(early.describe("n"), ["?AttemptUnderWay"], "the order may still take effect, on the new boot");
     let mut fixture = on();
     assert_eq!(fixture.describe("n"), ["?AttemptUnderWay"]);
     fixture.set_outcome("done");
@@ -195,6 +207,12 @@ fn without_valid_evidence_the_incident_does_not_proceed() {
     assert_eq!(fixture.describe("n"), ["?EvidenceMissing"]);
     fixture.evidence("m", "lost", FenceEvidenceKind::OperatorConfirmed);
     assert_eq!(fixture.describe("n"), ["?EvidenceMissing"], "it is about another node");
+    let mut fixture = Fixture::at(Phase::Fenced, |status| status.evidence = Some("lost".to_owned()));
+    fixture.evidence("n", "lost", FenceEvidenceKind::OperatorConfirmed);
+    let (mut spec, status) = fixture.proofs["lost"].clone();
+    spec.node.boot_id = NEXT_BOOT.to_owned();
+    fixture.put_evidence("lost", spec, status);
+    assert_eq!(fixture.describe("n"), ["?EvidenceMissing"], "it is about another boot");
     let mut fixture = fenced();
     let name = fixture.only().1.evidence.unwrap();
     fixture.invalidate(&name);

@@ -1,6 +1,6 @@
 //! Requests of other remediators, and their status.
 
-use pod_safety_shared::api::{NODE_NAME_ANNOTATION, TIMED_OUT_ANNOTATION};
+use pod_safety_shared::api::{NODE_NAME_ANNOTATION, REMEDIATION_FINALIZER, TIMED_OUT_ANNOTATION};
 
 use super::*;
 
@@ -69,10 +69,28 @@ fn a_healthy_node_is_fenced_on_request_and_not_after_the_request_is_withdrawn() 
     fixture.reboot("n", "b0000000-0000-4000-8000-00000000000a");
     fixture.advance(5);
     assert!(fixture.describe("n")[0].starts_with("off 1 by bmc"), "the requester decides");
+    // Its answered request about an earlier incarnation still exists.
+    fixture.remediation("n-answered", |object| {
+        object["metadata"]["annotations"] = json!({ NODE_NAME_ANNOTATION: "n" });
+        object["metadata"]["finalizers"] = json!([REMEDIATION_FINALIZER]);
+        let done = json!([{ "type": "Processing", "status": "False", "reason": "r", "message": "m",
+            "lastTransitionTime": "t" }]);
+        object["status"] = json!({ "fence": "n-before", "conditions": done });
+    });
     fixture.remediation("n", deleted);
     assert_eq!(fixture.act("n"), ["write Cancelled"], "the finalizer stays until that is so");
     assert_eq!(fixture.act("n"), ["let go"]);
     assert_eq!(fixture.describe("n"), [""; 0]);
+}
+
+#[test]
+fn no_incident_is_opened_for_a_boot_after_the_request() {
+    let mut fixture = requested();
+    assert_eq!(fixture.act("n"), ["keep"]);
+    assert_eq!(fixture.act("n"), ["say True/Unknown Fencing"]);
+    let boot = "b0000000-0000-4000-8000-000000000002";
+    fixture.change("n", |node| node["status"]["nodeInfo"]["bootID"] = json!(boot));
+    assert_eq!(fixture.act("n"), ["say False/True Superseded"]);
 }
 
 #[test]

@@ -180,6 +180,14 @@ fn a_cleared_condition_cancels_its_incident_and_another_condition_does_not() {
     fixture.policy(|policy| policy.unhealthy.conditions.clear());
     assert_eq!(fixture.describe("n"), ["write Cancelled"], "the policy no longer names it");
     let mut fixture = pending();
+    fixture.policy(|policy| {
+        let (r#type, status) = ("ReadonlyFilesystem".to_owned(), ConditionStatus::True);
+        policy.unhealthy.conditions.push(UnhealthyCondition { r#type, status, seconds: 60 });
+    });
+    fixture.set_condition("n", DEADLOCK, None);
+    fixture.set_condition("n", "ReadonlyFilesystem", Some("True"));
+    assert_eq!(fixture.describe("n"), ["write Cancelled"], "its policy names both");
+    let mut fixture = pending();
     fixture.set_ready("n", "Unknown");
     fixture.set_condition("n", DEADLOCK, Some("True"));
     assert_eq!(fixture.describe("n"), ["off 1 by bmc"], "it stopped reporting, and its condition remains");
@@ -201,9 +209,10 @@ fn bug_a_cancelled_incident_was_reopened_for_another_trigger() {
     fixture.advance(60);
     assert_eq!(fixture.describe("n"), ["forget"]);
     let mut fixture = pending();
-    fixture.edit(|_, status| status.phase = Phase::Cancelled);
+    fixture.edit(|_, status| (status.phase, status.drain) = (Phase::Cancelled, Some(Drain::default())));
     fixture.advance(60);
     assert_eq!(fixture.describe("n"), ["write Pending"], "for the same reason it is");
+    assert_eq!(status(step(&fixture.decide("n")).unwrap()).unwrap().drain, None, "and it is drained again");
     fixture.edit(|spec, _| spec.cancelled = true);
     assert_eq!(fixture.describe("n"), ["?FenceOver"], "a person called it off");
 }
@@ -338,6 +347,22 @@ fn only_an_attempt_for_the_same_trigger_in_another_boot_is_a_repetition() {
     fixture.set_power("On");
     fixture.advance(60);
     assert_eq!(fixture.describe("n"), ["off 2 by bmc"], "its own attempt is none");
+}
+
+#[test]
+fn a_repetition_counts_from_the_last_incident_and_holds_no_requested_one() {
+    let mut fixture = named();
+    for (boot, at) in [(NEXT_BOOT, -3_600_i64), ("b0000000-0000-4000-8000-000000000003", 0)] {
+        let attempt = Attempt { id: 1, act: DesiredPower::Off, at: timestamp(at), ..Attempt::default() };
+        let over = NodeFenceStatus { phase: Phase::Done, attempts: vec![attempt], ..Default::default() };
+        fixture.fence("n", Trigger::Unhealthy, over);
+        fixture.reboot("n", boot);
+    }
+    fixture.set_condition("n", DEADLOCK, Some("True"));
+    fixture.fence_for("n", trigger(), NodeFenceStatus::default());
+    assert!(fixture.describe("n").contains(&"?Repeated".to_owned()), "an hour ago, and a moment ago");
+    fixture.fence("n", Trigger::Person, NodeFenceStatus::default());
+    assert_eq!(fixture.describe("n"), ["off 1 by bmc"]);
 }
 
 /// If many nodes show a condition, the condition is more likely wrong than every node broken. Lost nodes are fenced

@@ -49,7 +49,9 @@ fn a_status_update_of_its_kubelet_counts_as_a_report_like_a_renewal() {
 #[test]
 fn a_not_ready_node_can_stop_reporting_too() {
     let mut fixture = cluster(config(), 4);
-    let conditions = json!([condition("Ready", "False", 0), condition("MemoryPressure", "True", 0)]);
+    let pressure = |kind: &str| condition(kind, "True", 0);
+    let conditions =
+        json!([condition("Ready", "False", 0), pressure("MemoryPressure"), pressure("NetworkUnavailable")]);
     fixture.change("n0", |node| with(node, "/status/conditions", conditions));
     fixture.alive.remove("n0");
     fixture.act("n0");

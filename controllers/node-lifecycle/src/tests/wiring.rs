@@ -48,6 +48,7 @@ fn relevant_changes_enqueue_keys_and_a_heartbeat_only_a_waiting_node() {
     assert_eq!(other(|pod| pod.running_containers = 1), 0, "noise");
     assert_eq!(other(|pod| pod.ready = true), 1);
     assert_eq!(other(|pod| pod.unreachable = ConditionState::True), 1);
+    assert_eq!(other(|pod| pod.node = Some("m".into())), 1);
     assert_eq!(marked(&Change::Pod { before: None, after: Some(cached) }), std::slice::from_ref(&pods));
     assert!(marked(&Change::Pod { before: Some(cached), after: None }).is_empty());
     let mut all = Vec::new();
@@ -141,4 +142,19 @@ fn attack_a_node_that_changes_its_zone_repeatedly_makes_bounded_metrics() {
     let page = page(&registry);
     let series = page.iter().filter(|line| line.contains("zone=")).count();
     assert!(series < 1_100, "{series} series after 1,000 changes of one label of one node");
+}
+
+#[test]
+fn a_process_that_does_not_lead_now_finds_no_node_lost_by_bookmarks() {
+    let mut fixture = Fixture::new(config(), &["n0", "n1", "n2", "n3"]);
+    fixture.alive.clear();
+    fixture.advance_without_events(55);
+    fixture.world.confirm_all(fixture.mono());
+    fixture.advance_without_events(90);
+    for (leadership, wants) in [(Leadership::none(), "LargeOutage 4/4"), (Leadership::always(), "not reporting")] {
+        let controller = NodeLifecycle::new(config(), leadership, &prometheus::Registry::new()).unwrap();
+        let guard = fixture.world.read();
+        let decision = controller.decide(&Key::Node("n0".into()), &guard.view(), fixture.mono());
+        assert_eq!(describe(&decision)[0], wants);
+    }
 }

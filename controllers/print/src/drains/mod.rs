@@ -408,7 +408,7 @@ fn describe_remedies<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
 mod tests {
     use std::collections::BTreeMap;
 
-    use pod_safety_drain::{Cluster, Consent, Needs, place, plan};
+    use pod_safety_drain::{Cluster, Consent, Needs, Withdrawn, place, plan};
     use pod_safety_shared::authority::Evicted;
     use pod_safety_shared::model::{Kind, Uid};
     use pod_safety_shared::testing::{World, at};
@@ -471,6 +471,12 @@ Nothing was changed. To do it: add --apply with a flag for each pod that needs y
             text.contains("! The plan rests on what you may read: you may not list nodes, get daemonsets.\n"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn withdrawn_requests_that_no_controller_recorded_are_counted() {
+        let text = describe_withdrawn(&Withdrawn { pods: ["a", "b"].map(str::to_owned).into(), unrecorded: 1 });
+        assert!(text.starts_with("2 EvictionRequests") && text.contains("recorded that of 1 within 30s"), "{text}");
     }
 
     #[test]

@@ -145,10 +145,27 @@ fn releases_before_an_incident_and_dry_runs_have_no_span() {
     let elsewhere = [Release { at: moment(10_000), ..release() }, Release { node: "m".into(), ..release() }];
     let spans = spans_of(&world, &elsewhere, &[successor()]);
     assert!(!spans.iter().any(|span| ["force delete", "successor ready"].contains(&span.name)), "{spans:#?}");
+    back(&world);
+    let spans = spans_of(&world, &[Release { at: moment(206_000), ..release() }], &[]);
+    assert!(!spans.iter().any(|span| span.name == "force delete"), "a second after its end: {spans:#?}");
     let world = World::listed();
     let dry_run = fence("Pending", &[], &json!([])).set("/spec/dryRun", json!(true));
     world.put(Kind::NodeFences, dry_run, at(70));
     assert!(Incident::collect(&world.read().view(), &[], &[]).is_empty());
+}
+
+/// The first attempts were dropped from the status; the taint is another client's; storage was fenced before.
+#[test]
+fn the_first_order_our_own_taint_and_evidence_of_an_ended_incarnation_delimit_spans() {
+    let world = lost();
+    let taint = json!([{ "key": "node.kubernetes.io/out-of-service", "value": "theirs", "effect": "NoExecute",
+        "timeAdded": timestamp(86) }]);
+    world.put(Kind::Nodes, node(BOOT, "Unknown", 60).set("/spec/taints", taint), at(90));
+    world.put(Kind::NodeFences, fence("Fenced", &[attempt(2, "off", 75_000, "Off")], &json!([])), at(90));
+    world.put(Kind::FenceEvidences, proof("a", "StorageFenced", 71), at(90));
+    let spans = lines(&spans_of(&world, &[release()], &[]));
+    assert!(!spans.iter().any(|line| line.contains("/gates ") || line.contains("/taint ")), "{spans:?}");
+    assert!(spans.contains(&"?/force delete 83000 84500".to_owned()), "{spans:?}");
 }
 
 /// Devices, kubelets and operators write texts; a forged status may have any number of attempts.

@@ -166,6 +166,8 @@ async fn an_agent_that_cannot_start_is_an_error_that_names_it() {
 #[tokio::test]
 async fn the_deadline_is_enforced_after_this_process_was_killed() {
     let fixture = AgentFixture::new().raw("sleep 20 & echo $! > ${0%/*}/pids; wait");
+    let part = process::command(&fixture.path("fence_test"), Duration::from_millis(1_200), "test");
+    assert!(part.get_args().any(|argument| argument == "2"), "zero would be no limit: {part:?}");
     let mut command = process::command(&fixture.path("fence_test"), Duration::from_secs(1), "test");
     let status = command.status().unwrap();
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9), "{status}");

@@ -56,16 +56,17 @@ fn off_and_in(chassis: &[&str]) -> Json {
     system
 }
 
-/// It reports off, refuses `ForceOff`, and its chassis reports this.
+/// It reports off, refuses `ForceOff`, and the first of its two chassis reports this, the second one off.
 fn refuses(line: &str, chassis: &str) -> Reply {
     match line {
         line if line.starts_with("POST") => (409, "", json!({ "error": { "message": "already off" } }).to_string()),
         line if line.ends_with("/Chassis/1") => ok(&json!({ "PowerState": chassis })),
+        line if line.ends_with("/Chassis/2") => ok(&json!({ "PowerState": "Off" })),
         line if line.ends_with("/Chassis/rack") => {
             let systems = json!([{ "@odata.id": SYSTEM }, { "@odata.id": "/redfish/v1/Systems/2" }]);
             ok(&json!({ "PowerState": "On", "Links": { "ComputerSystems": systems } }))
         }
-        _ => ok(&off_and_in(&[CHASSIS, "/redfish/v1/Chassis/rack"])),
+        _ => ok(&off_and_in(&[CHASSIS, "/redfish/v1/Chassis/2", "/redfish/v1/Chassis/rack"])),
     }
 }
 

@@ -63,6 +63,33 @@ fn evidence_is_valid_for_its_incarnation_until_it_is_invalidated() {
     }
 }
 
+/// A policy for nodes of this rack that requires verified evidence.
+fn strict_policy(rack: &str) -> (Kind, Value) {
+    let selector = json!({ "matchLabels": { "rack": rack } });
+    let spec = json!({ "levels": [], "minimumEvidence": "Verified", "nodeSelector": selector });
+    (Kind::FencePolicies, objects::named("p").set("/spec", spec).0)
+}
+
+/// The node is in another incarnation now.
+#[test]
+fn evidence_about_a_former_incarnation_is_about_that_of_the_holder_and_meets_the_policy() {
+    let holder = |id: &str, boot: &str| Holder { node: "n".into(), node_uid: uid(id), boot_id: boot.into(), pod: None };
+    let of_kind = |kind: &str| set(evidence("e", 1), "/spec/kind", json!(kind));
+    for (what, proof, rack, holder, expected) in [
+        ("of this incarnation", evidence("e", 1), "7", holder("uid-n", BOOT), true),
+        ("of another boot", evidence("e", 1), "7", holder("uid-n", NEXT_BOOT), false),
+        ("of another Node of its name", evidence("e", 1), "7", holder("uid-m", BOOT), false),
+        ("that was invalidated", set(evidence("e", 1), "/status", invalid()), "7", holder("uid-n", BOOT), false),
+        ("of storage alone", of_kind("StorageFenced"), "8", holder("uid-n", BOOT), false),
+        ("of a person, below the minimum", of_kind("Asserted"), "7", holder("uid-n", BOOT), false),
+        ("of a person, with a policy of other nodes", of_kind("Asserted"), "8", holder("uid-n", BOOT), true),
+    ] {
+        let world = world(NEXT_BOOT, &[(Kind::FenceEvidences, proof), strict_policy(rack)]);
+        let guard = world.read();
+        assert_eq!(guard.view().evidence_for_former(&holder, at(2)).is_some(), expected, "evidence {what}");
+    }
+}
+
 #[test]
 fn evidence_must_meet_the_minimum_of_the_nodes_policy() {
     let policy = |minimum: &str| {
@@ -78,6 +105,8 @@ fn evidence_must_meet_the_minimum_of_the_nodes_policy() {
         (vec![confirmation.clone()], Some("w")),
         (vec![policy("Asserted"), confirmation.clone()], Some("w")),
         (vec![policy("Verified"), confirmation.clone()], None),
+        (vec![strict_policy("7"), confirmation.clone()], None),
+        (vec![strict_policy("8"), confirmation.clone()], Some("w")),
         (vec![policy("Verified"), confirmation.clone(), verified.clone()], Some("e")),
         (vec![confirmation.clone(), verified], Some("e")),
         (

@@ -319,6 +319,22 @@ fn the_last_removed_pod_to_terminate_keeps_the_volume_of_a_missing_node() {
 }
 
 #[test]
+fn each_missing_node_keeps_a_volume_until_its_own_removed_pods_terminate() {
+    let cache = used();
+    let graced = user("a", "n", "c").running().set("/spec/terminationGracePeriodSeconds", json!(600));
+    apply::<Pod>(&cache, &graced.rv(11), at(1));
+    apply::<Pod>(&cache, &user("b", "m", "c").running(), at(1));
+    ["uid-a", "uid-b"].iter().for_each(|id| cache.remove::<Pod>(&uid(id), at(3)));
+    cache.remove::<Node>(&uid("uid-n"), at(4));
+    let holder = |node: &str| Holder { node: node.into(), node_uid: uid("uid-n"), boot_id: "b".into(), pod: None };
+    let guard = cache.read();
+    let ends = ["m", "n"].map(|node| guard.view().removed_pods_terminate_at("v", &holder(node)));
+    assert_eq!(ends, [Some(at(33)), Some(at(603))]);
+    let last = guard.view().last_termination_on_missing_node("v").map(|(node, end)| (&**node, end));
+    assert_eq!(last, Some(("n", Some(at(603)))));
+}
+
+#[test]
 fn evidence_of_termination_is_kept_while_the_pod_exists_if_volumes_are_guarded() {
     let unguarded = listed();
     apply::<Pod>(&unguarded, &pod("a").on("n"), at(1));

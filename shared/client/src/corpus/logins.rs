@@ -115,3 +115,16 @@ async fn a_token_file_is_read_again_after_a_401_and_its_token_is_kept_if_it_is_d
     connection.send(Call::get("/version")).await.unwrap();
     assert_eq!(tokens(&stubs), ["old", "new", "new"]);
 }
+
+/// As in Go, a certificate that is itself among the authorities is still checked.
+#[tokio::test]
+async fn a_given_server_certificate_is_refused_if_it_expired_or_has_another_name() {
+    let env = Env::real(1);
+    let stubs = Stubs::start(&env).await;
+    for (name, why) in [("expired", "its certificate has expired"), ("elsewhere", "was not issued for this address")] {
+        let server = format!("# given\ncluster server: https://127.0.0.1:{{api-{name}}}\n");
+        let text = format!("{server}cluster certificate-authority: {{pki}}/{name}.crt\n");
+        let ours = Fixture::for_row(&Row::all(&text).remove(0), &stubs).ours().await;
+        assert!(ours.starts_with("refuses ") && ours.contains(why), "{ours}");
+    }
+}

@@ -265,8 +265,10 @@ fn network(clients: &[&str]) -> (Store, Value) {
     store.put(class, json!({ "metadata": {}, "spec": { "provisioner": "rbd.csi.ceph.com" } }));
     let target = json!({ "node": "n", "power": "On", "identity": "Unknown", "looked": "t", "clients": clients,
         "bootID": "b0000000-0000-4000-8000-000000000001" });
+    let mut neighbour = target.clone();
+    (neighbour["node"], neighbour["clients"]) = (json!("m"), json!(["10.0.0.7/32"]));
     let spec = json!({ "driver": "NetworkFence", "networkFence": { "className": "rbd", "namespace": "rook-ceph" } });
-    (store, json!({ "spec": spec, "status": { "targets": [target] } }))
+    (store, json!({ "spec": spec, "status": { "targets": [neighbour, target] } }))
 }
 
 #[tokio::test(start_paused = true)]
@@ -361,7 +363,7 @@ async fn storage_alone_is_not_fenced_if_the_covered_volumes_are_unknown() {
     let (store, spec) = network(&["10.0.0.1/32"]);
     store.put(class, json!({ "metadata": {}, "spec": {} }));
     let (other, mut of_another_life) = network(&["10.0.0.1/32"]);
-    of_another_life["status"]["targets"][0]["bootID"] = json!("b0000000-0000-4000-8000-000000000000");
+    of_another_life["status"]["targets"][1]["bootID"] = json!("b0000000-0000-4000-8000-000000000000");
     for (store, spec) in [(store, spec), (other, of_another_life)] {
         let harness = with(&store, spec);
         harness.run_off_attempt().await;
@@ -548,4 +550,21 @@ async fn attack_only_single_hosts_are_fenced_from_their_storage() {
         let made = store.0.lock().keys().any(|path| path.contains("/networkfences/"));
         assert_eq!(made, fenced, "{clients:?}: {:?}", attempted(&harness).outcome);
     }
+}
+
+/// One device is off; no object was recorded for the other.
+#[tokio::test(start_paused = true)]
+async fn the_object_of_one_device_is_not_checked_for_another() {
+    let (store, spec) = external();
+    let mut other = device();
+    other["spec"] = spec["spec"].clone();
+    store.put("/apis/pod-safety.dev/v1alpha1/namespaces/fencing/fencedevices/psu", other);
+    let harness = with(&store, spec);
+    harness.run_off_attempt().await;
+    let done = json!([{ "type": "Succeeded", "status": "True" }]);
+    store.change(MADE, |object| object["status"] = json!({ "conditions": done }));
+    let mut attempt = attempted(&harness);
+    assert_eq!(check_power(&harness, attempt.clone()).await.power, Power::Off);
+    attempt.devices.push(DeviceRef { name: "psu".to_owned(), ..bmc() });
+    assert_eq!(check_power(&harness, attempt).await.power, Power::Unknown);
 }

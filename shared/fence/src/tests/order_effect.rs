@@ -70,3 +70,12 @@ async fn the_state_before_the_order_is_recorded_for_ambiguous_devices_only() {
     let (_, log) = fenced(fixture("Agent", Some("fence_ipmilan")), Power::On, Ok(()), false).await;
     assert_eq!(log, [STATUS, "device off", STATUS]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn no_order_is_sent_if_the_node_reports_while_its_devices_are_checked() {
+    let of_pve = fixture("Agent", Some("fence_pve"));
+    let fixture = Fixture { renewed: Arc::new(|number| if number == 0 { 7 } else { 17 }), ..of_pve };
+    let harness = harness(fixture, |_, _| answer_with(Power::On));
+    harness.run_step(Step::Attempt(target(tried("off")))).await;
+    assert_eq!(harness.log(), ["device look"], "neither an intent nor an order");
+}

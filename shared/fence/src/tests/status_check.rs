@@ -127,3 +127,17 @@ async fn the_facts_of_another_node_of_the_same_name_are_not_used() {
     };
     assert!(of("uid-n").await && of("").await && !of("uid-earlier").await);
 }
+
+/// A kubelet that wrote the systemUUID of another machine had that machine switched off.
+#[tokio::test(start_paused = true)]
+async fn attack_a_node_with_another_identity_than_at_the_first_check_gets_no_order() {
+    let mut by_uuid = device();
+    by_uuid["spec"]["parameters"]["plug"] = json!("{{.Node.SystemUUID}}");
+    by_uuid["status"] = json!({ "targets": [{ "node": "n", "nodeUID": "uid-n", "systemUUID": "uuid-0" }] });
+    let harness = harness(Fixture { device: Some(by_uuid), ..Fixture::default() }, |_, _| answer_with(Power::Off));
+    harness.assert_outcome(Step::Attempt(target(tried("off"))), "written").await;
+    assert_eq!(harness.log(), [STATUS], "no order is sent");
+    assert_eq!(harness.run_monitor(&monitor_request(&["n"], true)).await.name(), "written");
+    let recorded = harness.written("/fencedevices/bmc/status")["status"]["targets"][0].clone();
+    assert_eq!((&recorded["systemUUID"], &recorded["problem"]), (&json!("uuid-0"), &json!("IdentityChanged")));
+}

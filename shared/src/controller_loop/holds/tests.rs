@@ -79,3 +79,14 @@ async fn no_cancellation_event_is_emitted_beside_kcm() {
     desk.decided(Vec::new(), false, false);
     assert!(desk.event_messages().await.is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_new_leader_emits_events_of_its_controllers_present_holds_with_their_reasons() {
+    let desk = desk();
+    desk.decided(vec![(Subject::Pod(pod()), Hold::PhaseUnreadable)], false, false);
+    desk.holds.emit_events_again("pod-gc");
+    assert!(desk.event_messages().await.is_empty());
+    desk.holds.emit_events_again("taint-eviction");
+    let message = "PhaseUnreadable: the pod's phase does not prove that it terminated";
+    assert_eq!(desk.event_messages().await, [message]);
+}

@@ -118,6 +118,10 @@ fn a_reused_resource_version_with_another_content_is_refused() {
     let mut other = lease;
     other.record.as_mut().unwrap().round = 2;
     assert_eq!(watch.verify_ended(seconds(900), &other, &boot(), &terms()), Err(Refusal::Changed));
+    let mut watch = LeaseWatch::default();
+    watch.observe(seconds(100), &grant("7", 3));
+    watch.observe(seconds(200), &grant("7", 9));
+    assert_eq!(watch.plan_revocation().unwrap().record.round, 9, "the grant that the Lease has now");
 }
 
 #[test]
@@ -156,6 +160,8 @@ fn attack_a_device_that_lies_is_not_accepted_without_a_drill() {
     );
     let updated = Device { kernel: "6.1.1".into(), ..device() };
     assert!(matches!(refused(&updated, &terms()), Refusal::NotDrilled(_)));
+    let flashed = Device { firmware: 7, ..device() };
+    assert!(matches!(refused(&flashed, &terms()), Refusal::NotDrilled(_)));
     let stoppable = Device { nowayout: false, ..device() };
     assert_eq!(refused(&stoppable, &terms()), Refusal::CanBeStopped);
     let timeless = Device { timeout: Duration::ZERO, ..device() };

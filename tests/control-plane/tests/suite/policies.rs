@@ -197,6 +197,7 @@ async fn taints_and_deletions_of_nodes(fixture: &Fixture) {
         (DELETER, Some("Unknown"), false, None, "taint", refused),
         (DEV, Some("Unknown"), true, None, "label", None),
         (DEV, Some("Unknown"), false, None, "label", None),
+        (DEV, None, false, None, "label", None),
         (DEV, Some("Unknown"), false, None, "delete", refused),
         (DEV, Some("False"), false, None, "delete", refused),
         (ALL_VERBS, Some("Unknown"), false, Some("."), "delete", refused),
@@ -204,6 +205,7 @@ async fn taints_and_deletions_of_nodes(fixture: &Fixture) {
         (DEV, Some("True"), false, None, "delete", refused),
         (DEV, Some("True"), false, None, "cordon and delete", None),
         (DEV, Some("Unknown"), false, None, "cordon and delete", refused),
+        (OPERATOR, Some("True"), false, None, "delete", refused),
         (OPERATOR, Some("True"), false, Some("sold"), "delete", None),
         (DELETER, Some("True"), false, None, "delete", refused),
         (CLOUD, Some("True"), false, None, "delete", refused),
@@ -214,6 +216,7 @@ async fn taints_and_deletions_of_nodes(fixture: &Fixture) {
         (DEV, Some("True"), false, None, "finalizer and delete", refused),
         (DEV, None, false, None, "delete", None),
         (DEV, Some("Unknown"), true, None, "delete", None),
+        (DEV, Some("True"), true, None, "delete", None),
         (OPERATOR, Some("Unknown"), false, None, "delete", refused),
         (OPERATOR, Some("Unknown"), false, Some("sold"), "delete", None),
         (ADMIN, Some("Unknown"), false, None, "delete", refused),
@@ -226,7 +229,7 @@ async fn taints_and_deletions_of_nodes(fixture: &Fixture) {
         let name = format!("node-{number}");
         fixture.node(&name, ready, reason).await;
         if tainted {
-            fixture.run(POD_SAFETY, &["taint", "node", &name, TAINT], &Value::Null).await.text().unwrap();
+            fixture.run(EXEMPT, &["taint", "node", &name, TAINT], &Value::Null).await.text().unwrap();
         }
         if act.starts_with("cordon") {
             fixture.run(DEV, &["cordon", &name], &Value::Null).await.text().unwrap();

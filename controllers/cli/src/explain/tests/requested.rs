@@ -194,6 +194,15 @@ fn each_state_of_an_eviction_has_one_verdict() {
 }
 
 #[test]
+fn the_oldest_of_two_active_evictions_counts() {
+    let [_, older] = gone_on();
+    let mut newer = older.clone();
+    merge(&mut newer, json!({ "metadata": { "name": "pod-1-again", "creationTimestamp": "2026-11-21T10:22:00Z" } }));
+    let (answer, _) = explain_eviction(&healthy(1), &[drain()], &[newer, older]);
+    assert_eq!(answer.object, "eviction/shop/pod-1-orders-1");
+}
+
+#[test]
 fn a_terminal_phase_is_no_proof_and_a_pod_notes_its_requested_eviction() {
     let (terminal, _) = explain_eviction(&healthy(1), &[drain()], &[ended_eviction("TargetEvicted", "PodTerminal")]);
     assert!(terminal.judgement.message.contains("does not prove"), "{}", terminal.judgement.message);

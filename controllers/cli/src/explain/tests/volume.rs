@@ -49,6 +49,8 @@ fn the_pod_of_a_lost_node_holds_its_volume_until_there_is_evidence() {
     used_by(&mut volume, "orders-1");
     volume.nodes.push(json!({ "metadata": { "name": "worker-b1" },
         "status": { "volumesInUse": ["kubernetes.io/csi/csi.example.com^vol-7"] } }));
+    volume.nodes.push(json!({ "metadata": { "name": "worker-a1" },
+        "status": { "volumesInUse": ["kubernetes.io/csi/csi.example.com^vol-8"] } }));
     reads("volume-lost-node", &answer_for(&fixture, &volume));
     // The name by which it is given has no effect.
     let by_pod = fixture.pod("orders-1").judgement;
@@ -74,19 +76,29 @@ fn a_pending_pod_on_another_node_shows_who_holds_its_volume() {
     fixture.pod_with("orders-1", "worker-a1", fixture::ready);
     assert_eq!(judge(&fixture, &volume), (Verdict::Blocked, "InUse"));
     assert!(answer_for(&fixture, &volume).judgement.message.contains("Pod shop/cache-0 waits for it"));
+    fixture.pod_with("orders-1", "worker-a1", |pod| pod["status"] = json!({ "phase": "Succeeded" }));
+    assert_eq!(judge(&fixture, &volume), (Verdict::Waiting, "Detaching"), "whose pod there has terminated");
+    volume.nodes.push(json!({ "metadata": { "name": "worker-a1" },
+        "status": { "volumesInUse": ["kubernetes.io/csi/csi.example.com^vol-7"] } }));
+    assert_eq!(judge(&fixture, &volume), (Verdict::Waiting, "Unmounting"));
 }
 
 #[test]
 fn an_exclusive_volume_held_by_two_nodes_is_blocked() {
     let mut fixture = Fixture::healthy();
     fixture.attached("pvc-1", "worker-a1", None);
+    fixture.attached("pvc-2", "worker-b2", None);
     fixture.pod_with("orders-1", "worker-a1", fixture::ready);
+    fixture.pod_with("db-0", "worker-a1", fixture::terminating);
+    let attaching = json!({ "metadata": { "name": "csi-x" }, "status": { "attached": false },
+        "spec": { "nodeName": "worker-a2", "source": { "persistentVolumeName": "pvc-1" } } });
+    fixture.attachment(Attachment::from_object(&attaching).unwrap());
     let mut volume = volume();
-    used_by(&mut volume, "orders-1");
+    ["db-0", "orders-1"].iter().for_each(|pod| used_by(&mut volume, pod));
     assert_eq!(judge(&fixture, &volume), (Verdict::Free, "Used"));
     fixture.attached("pvc-1", "worker-a2", None);
     assert_eq!(judge(&fixture, &volume), (Verdict::Blocked, "HeldTwice"));
-    volume.volume.as_mut().unwrap()["spec"]["accessModes"] = json!(["ReadWriteMany"]);
+    volume.volume.as_mut().unwrap()["spec"]["accessModes"] = json!(["ReadWriteOnce", "ReadWriteMany"]);
     assert_eq!(judge(&fixture, &volume), (Verdict::Free, "Shared"));
     fixture.attached("pvc-1", "worker-b2", Some("not proved off"));
     assert_eq!(judge(&fixture, &volume), (Verdict::Blocked, "Held"));
@@ -127,6 +139,21 @@ fn a_claim_without_a_volume_and_a_volume_without_a_claim_are_explained() {
     volume.claim = None;
     let answer = answer_for(&fixture, &volume);
     assert_eq!((answer.object.as_str(), answer.judgement.reason), ("persistentvolume/pvc-1", "Unclaimed"));
+}
+
+#[test]
+fn bug_of_two_pods_on_no_node_one_was_shown_as_user_of_the_volume() {
+    let fixture = Fixture::healthy();
+    let mut volume = volume();
+    volume.volume.as_mut().unwrap()["spec"]["accessModes"] = json!(["ReadWriteOncePod"]);
+    for pod in ["cache-0", "cache-1"] {
+        fixture.pod_with(pod, "", |pod| {
+            pending(pod);
+            pod["spec"] = json!({});
+        });
+        used_by(&mut volume, pod);
+    }
+    assert_ne!(judge(&fixture, &volume).1, "OnePodOnly");
 }
 
 #[test]

@@ -83,6 +83,8 @@ async fn a_standby_reads_the_lease_about_as_often_as_it_is_renewed() {
 async fn a_held_lease_is_renewed_without_a_read_and_keeps_other_fields() {
     let server = Server::held_by("", 1);
     let mut candidate = Candidate::well(&server, "a");
+    let user = Arc::new(OnceLock::from("u".to_owned()));
+    candidate.elector = candidate.elector.take().map(|elector| elector.with_settings("mode=guard".to_owned(), user));
     let _ended = candidate.start();
     advance(7.0).await;
     let lines = candidate.api.lines();
@@ -91,6 +93,7 @@ async fn a_held_lease_is_renewed_without_a_read_and_keeps_other_fields() {
     let spec = server.spec();
     assert_eq!((&spec["strategy"], &spec["leaseTransitions"]), (&json!("kept"), &json!(5)));
     let requests = candidate.api.requests();
+    assert_eq!(requests[1].json()["metadata"]["annotations"][LEADER_ANNOTATION], "a mode=guard user=u");
     assert!(requests[1].json()["spec"].get("acquireTime").is_some(), "when it was taken");
     assert!(requests[2].json()["spec"].get("acquireTime").is_none(), "not when it is kept");
 }
@@ -268,8 +271,12 @@ async fn bug_no_gain_was_delivered_for_a_term_that_ended_before_its_renewal() {
     advance(1.0).await;
     assert!(candidate.leads());
     assert!(changes.has_changed().unwrap() && *changes.borrow_and_update());
+    let since = || candidate.leadership.leading_since(candidate.env.now()).unwrap();
+    let began = since();
+    assert!(began > Mono::from_start(Duration::from_secs(10)), "it did not lead meanwhile: {began:?}");
     advance(2.0).await;
     assert!(candidate.leads() && !changes.has_changed().unwrap(), "an ordinary renewal is no news");
+    assert_eq!(since(), began, "a renewal continues the term");
 }
 
 #[tokio::test(start_paused = true)]

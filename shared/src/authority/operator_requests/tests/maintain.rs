@@ -9,6 +9,7 @@ use crate::authority::operator_requests::{
     DRAINED, LifecycleCondition, MAINTENANCE_IN_PROGRESS, is_being_fenced, list_kept_off, request_keep_off,
     write_conditions,
 };
+use crate::testing::objects::with;
 
 #[tokio::test(start_paused = true)]
 async fn a_rewritten_condition_keeps_its_transition_time() {
@@ -54,11 +55,12 @@ async fn only_an_open_incident_of_the_node_keeps_its_machine_off() {
         fence("of-another", "m", true, "Fenced"),
         fence("not-kept", "n", false, "Fenced"),
         fence("over-too", "o", true, "Done"),
+        with(fence("drill", "d", true, "Fenced"), "/spec/dryRun", json!(true)),
     ]);
     let (env, _wall) = env();
     let api = Api::answering(&env, move |_| Answer::json(&json!({ "metadata": {}, "items": items })));
     assert_eq!(list_kept_off(&api.connection(), "n").await.unwrap(), ["ours"]);
-    for (node, open) in [("n", true), ("m", true), ("o", false)] {
+    for (node, open) in [("n", true), ("m", true), ("o", false), ("d", false)] {
         assert_eq!(is_being_fenced(&api.connection(), node).await.unwrap(), open, "{node}");
     }
 }

@@ -593,6 +593,8 @@ async fn unconfirmed_devices_are_not_queried_again_in_the_same_turn() {
         assert_eq!(reason(judge.verify(&on("a", "n").force(fenced("n"))).await), "PowerStateUnconfirmed");
     }
     assert_eq!(rig.asked(), 2, "one look at each");
+    let other = Claim::Fenced { node: "n".into(), proof: "o".into(), newest: "1".parse().unwrap() };
+    assert_eq!(reason(judge.verify(&on("a", "n").force(other)).await), "ReadFailed", "other evidence is read");
     assert_eq!(reason(rig.verify(&on("a", "n").force(fenced("n"))).await), "PowerStateUnconfirmed");
     assert_eq!(rig.asked(), 4, "the next turn looks again");
 }

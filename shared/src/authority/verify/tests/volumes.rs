@@ -120,7 +120,10 @@ async fn evidence_about_a_former_incarnation_needs_no_device_once_another_boot_h
             "a person says so, and the policy wants devices",
             |rig| {
                 rig.set(PROOF, "/spec/kind", json!("Asserted"));
-                let policy = objects::named("p").set("/spec", json!({ "levels": [], "minimumEvidence": "Verified" }));
+                rig.set(NODE, "/metadata/labels", json!({ "rack": "7" }));
+                let selector = json!({ "matchLabels": { "rack": "7" } });
+                let spec = json!({ "levels": [], "minimumEvidence": "Verified", "nodeSelector": selector });
+                let policy = objects::named("p").set("/spec", spec);
                 rig.world.apply(Kind::FencePolicies, &policy.0, rig.env.now());
             },
             refused,

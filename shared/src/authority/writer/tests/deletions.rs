@@ -121,6 +121,16 @@ async fn nothing_is_deleted_if_the_node_differs_from_the_cache() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_of_a_deleted_node_is_not_deleted_if_the_node_exists_again() {
+    let pool = with_node(ending);
+    let Intent::Delete(mut delete) = graceful_delete("a", "10") else { panic!() };
+    delete.cause = DeleteCause::NodeGone { node: "n".into() };
+    pool.submit_accepted(Intent::Delete(delete));
+    advance(0.1).await;
+    assert_eq!((pool.completed(), methods(&pool)), (vec!["a changed".to_owned()], vec!["GET".to_owned()]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_deletion_that_is_not_needed_when_its_turn_comes_is_dropped() {
     let pool = with_node(ending);
     pool.handler.changed_its_mind.store(true, Ordering::SeqCst);

@@ -146,7 +146,7 @@ async fn a_final_condition_is_written_only_after_quorum_reads() {
 /// The messages are those of kubernetes#137133.
 #[tokio::test(start_paused = true)]
 async fn a_request_is_marked_invalid_only_after_a_quorum_read() {
-    let refuse = || update("r", EvictionChange::Refuse { observed: 4, transitions: (true, true) });
+    let refuse = || update("r", EvictionChange::Refuse { observed: 4, transitions: (true, false) });
     let of = |pod: Obj, evictions: &[Obj]| There { pod: Some(pod), evictions: evictions.to_vec(), ..There::default() };
     let group = || pod("p").set("/spec/schedulingGroup", json!({ "podGroupName": "g" }));
     for (there, message) in [
@@ -166,6 +166,7 @@ async fn a_request_is_marked_invalid_only_after_a_quorum_read() {
         assert_eq!((outcome.as_str(), written[0].path.as_str()), ("written", &*format!("{REQUESTS}/r/status")));
         let [failed, evicted] = [0, 1].map(|at| body["status"]["conditions"][at].clone());
         assert_eq!((&failed["reason"], &failed["message"]), (&json!("EvictionInvalid"), &json!(message)));
+        assert_eq!([&failed, &evicted].map(|one| one.get("lastTransitionTime").is_some()), [true, false]);
         assert_eq!((&evicted["status"], &body["status"]["observedGeneration"]), (&json!("False"), &json!(4)));
     }
 }
@@ -295,6 +296,9 @@ async fn the_answer_to_an_eviction_is_reported() {
         let entry = written.last().unwrap().json()["status"]["responders"][0].clone();
         let said = (outcome.as_str(), entry["message"].as_str().unwrap(), entry.get("completionTime").is_some());
         assert_eq!(said, ("written", message, complete), "{sentence}");
+        let times = ["heartbeatTime", "expectedCompletionTime"].map(|field| entry[field].as_str());
+        let expected = (sentence == "accepted").then_some("2026-11-21T12:00:30Z");
+        assert_eq!(times, [Some("2026-11-21T12:00:00Z"), expected], "{sentence}");
     }
 }
 
@@ -306,6 +310,19 @@ async fn an_eviction_that_changed_since_the_decision_evicts_nothing() {
         let (outcome, written) = done(&there, update("e", evict())).await;
         assert!(["changed", "gone"].contains(&outcome.as_str()) && written.is_empty(), "{outcome} {written:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_eviction_times_out_when_the_term_ends() {
+    let there = There { pod: Some(pod("p")), evictions: vec![e()], ..There::default() };
+    let late = move |request: &Received| match request.method.as_str() {
+        "POST" => there.answer(request).delayed(Duration::from_secs(5)),
+        _ => there.answer(request),
+    };
+    let pool = pool(Leadership::for_tests(Mono::default() + Duration::from_secs(2)), late);
+    pool.submit_accepted(update("e", evict()));
+    advance(2.1).await;
+    assert_eq!(pool.completed(), ["uid-e: not_leader"]);
 }
 
 /// The API server refuses times that are half a minute off, however often they are sent: the times are written by its clock.
@@ -388,4 +405,27 @@ async fn attack_a_thousand_withdrawn_requests_share_few_lists_and_block_no_other
     assert_eq!(pool.completed().len(), 1_001);
     let lists = pool.api.lines().iter().filter(|line| **line == format!("GET {REQUESTS}")).count();
     assert!(lists <= 30, "{lists}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_is_reused_only_within_a_second_of_its_request_and_for_its_kind_and_namespace() {
+    let pool = pool(Leadership::always(), |request| match request.path.as_str() {
+        path if path.ends_with("/pods/p") => Answer::not_found(),
+        path => Answer::json(&json!({ "metadata": { "resourceVersion": "9" }, "items": [] }))
+            .delayed(Duration::from_secs(if path == REQUESTS { 2 } else { 0 })),
+    });
+    let (canceled, refused) =
+        (|| ends(Precondition::NotRequested), ("b", EvictionChange::Refuse { observed: 4, transitions: (true, true) }));
+    for (number, (namespace, change)) in
+        [("ns", canceled()), ("ns", canceled()), ("b", canceled()), refused, ("c", canceled())].into_iter().enumerate()
+    {
+        let Intent::Update(Update::Eviction(mut one)) = update("e", change) else { panic!() };
+        (one.uid, one.pod.namespace) = (uid(&format!("uid-{number}")), namespace.into());
+        pool.submit_accepted(Intent::Update(Update::Eviction(one)));
+        advance(if namespace == "ns" { 2.1 } else { 0.1 }).await;
+    }
+    let lists: Vec<String> = pool.api.lines().into_iter().filter(|line| line.starts_with("GET /apis")).collect();
+    let expected =
+        ["ns/evictionrequests", "ns/evictionrequests", "b/evictionrequests", "b/evictions", "c/evictionrequests"];
+    assert_eq!(lists, expected.map(|list| format!("GET /apis/lifecycle.k8s.io/v1alpha1/namespaces/{list}")));
 }

@@ -169,6 +169,8 @@ struct Shown {
     driver: &'static str,
     csi_driver: Option<Value>,
     attachments: Value,
+    /// How long the API server takes to list the attachments.
+    late: Duration,
 }
 
 impl Shown {
@@ -185,6 +187,7 @@ impl Shown {
                 json!({ "metadata": { "name": "cloud.example.com" }, "spec": { "attachRequired": true } }),
             ),
             attachments: json!([attachment("v", "elsewhere", json!({})), attachment("w", "n", json!({}))]),
+            late: Duration::ZERO,
         }
     }
 
@@ -200,7 +203,8 @@ impl Shown {
                 | "/apis/storage.k8s.io/v1/csidrivers/nfs.example.com",
             ) => self.csi_driver.as_ref().map_or_else(Answer::not_found, Answer::json),
             ("GET", "/apis/storage.k8s.io/v1/volumeattachments") => {
-                Answer::json(&json!({ "metadata": { "resourceVersion": "9" }, "items": self.attachments }))
+                let list = json!({ "metadata": { "resourceVersion": "9" }, "items": self.attachments });
+                Answer::json(&list).delayed(self.late)
             }
             ("GET", _) => Answer::not_found(),
             _ => Answer::json(&json!({ "metadata": { "name": "v", "uid": "uid-lease", "resourceVersion": "8" } })),
@@ -219,7 +223,7 @@ fn attachment(volume: &str, node: &str, more: Value) -> Value {
 
 /// Submits a revocation by detachment. Returns the writes, and the outcomes.
 async fn relieved(shown: Shown) -> (Vec<Value>, Vec<String>) {
-    let lease = shown.lease.clone();
+    let (lease, late) = (shown.lease.clone(), shown.late.as_secs_f64());
     let pool = pool(Leadership::always(), move |request| shown.answer(request));
     pool.world.apply(Kind::VolumeLeases, &lease, pool.env.now());
     let from = NodeKey { name: "n".into(), uid: uid("uid-n") };
@@ -227,7 +231,7 @@ async fn relieved(shown: Shown) -> (Vec<Value>, Vec<String>) {
     let change =
         VolumeChange::Revoke { holder: holder(BOOT), basis: RevocationBasis::Detached, next: None, denial: refused };
     pool.submit_accepted(update(true, change));
-    advance(0.5).await;
+    advance(0.5 + late).await;
     let writes = pool.api.requests().into_iter().filter(|request| request.method != "GET");
     (writes.map(|request| request.json()).collect(), pool.completed())
 }
@@ -284,6 +288,7 @@ async fn an_incomplete_detachment_is_no_evidence() {
         ("it is attached", Shown { attachments: here(json!({})), ..Shown::proof() }),
         ("it is being detached", Shown { attachments: here(deleting), ..Shown::proof() }),
         ("some other JSON", Shown { attachments: json!([{ "spec": 7 }]), ..Shown::proof() }),
+        ("the list took two seconds", Shown { late: Duration::from_secs(2), ..Shown::proof() }),
     ] {
         let (writes, ended) = relieved(shown).await;
         assert_eq!((writes.len(), ended), (0, vec!["uid-v: refused".to_owned()]), "{what}");

@@ -19,12 +19,16 @@ pub(super) async fn attack_a_node_is_marked_ready_or_registered_with_the_taint(f
         ("called-by-another-kubelet", OTHER_KUBELET, None, refused),
         ("called-by-an-agent", EXEMPT, None, None),
         ("called-by-an-operator", OPERATOR, Some("its kubelet is mended by hand"), None),
+        ("called-without-a-reason", OPERATOR, None, refused),
         ("w1", KUBELET, None, None),
     ] {
         fixture.node(name, Some("Unknown"), reason).await;
         let output = fixture.calls(DEV, name, "False").await;
         Fixture::check_answer(&format!("{name}: another condition"), &output, None);
         Fixture::check_answer(name, &fixture.calls(user, name, "True").await, refusal);
+        if refusal.is_none() {
+            Fixture::check_answer(&format!("{name}: Ready as before"), &fixture.calls(DEV, name, "True").await, None);
+        }
         let output = fixture.calls(user, name, "Unknown").await;
         Fixture::check_answer(&format!("{name}: less than Ready"), &output, None);
     }
@@ -100,7 +104,7 @@ async fn an_unreachable_node_is_deleted_after_its_taint_is_removed(fixture: &Fix
     let taint = |change| [&["taint"][..], &node, &[change]].concat();
     let (there, gone) = (taint("pod-safety.dev/suspect=:NoSchedule"), taint("pod-safety.dev/suspect-"));
     fixture.run(POD_SAFETY, &there, &Value::Null).await.text().unwrap();
-    for (user, refusal) in [(DEV, Some("node")), (ALL_VERBS, Some("node")), (EXEMPT, None)] {
+    for (user, refusal) in [(DEV, Some("node")), (ALL_VERBS, Some("node")), (OPERATOR, Some("node")), (EXEMPT, None)] {
         Fixture::check_answer(
             &format!("{user} removes the taint"),
             &fixture.run(user, &gone, &Value::Null).await,
@@ -272,6 +276,7 @@ pub(super) async fn attack_a_kubelet_pauses_the_fencing_of_its_own_node(fixture:
         (OTHER_KUBELET, &pause(None), Some("pause")),
         (DEV, &pause(None), None),
         (DEV, &label(Some("true")), None),
+        (OTHER_KUBELET, &label(Some("false")), Some("pause")),
         (OTHER_KUBELET, &label(None), Some("pause")),
     ] {
         for subresource in ["", "--subresource=status"] {
