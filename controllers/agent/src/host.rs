@@ -9,7 +9,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use pod_safety_watchdog::record::{Boot, Class};
 use serde_json::Value;
 
-/// Public clouds, as the firmware names them: `sys_vendor`, or `chassis_asset_tag` (cloud-init, `tools/ds-identify`).
+/// Public clouds, as the firmware names them: `sys_vendor`, `product_name` or `chassis_asset_tag` (cloud-init,
+/// `tools/ds-identify`).
 const CLOUDS: [&str; 9] = [
     "Amazon EC2",
     "Google",
@@ -64,8 +65,9 @@ pub fn class(proc: &Path, sys: &Path) -> Class {
     let mut flags = processor.lines().filter(|line| line.starts_with("flags")).peekable();
     let shows_flags = flags.peek().is_some();
     let flagged = flags.any(|line| line.split_ascii_whitespace().any(|flag| flag == "hypervisor"));
-    // Instances of EC2 on Xen have no other sign (`ec2_identify_platform` there).
-    let is_ec2 = named(&["Amazon EC2"]) || dmi("product_uuid").to_ascii_lowercase().starts_with("ec2");
+    // EC2 on Xen: the UUID begins with ec2 (Amazon, "Identify EC2 instances"). Of random UUIDs one in 4,096 does, too.
+    let is_xen = texts[0].trim() == "Xen";
+    let is_ec2 = named(&["Amazon EC2"]) || is_xen && dmi("product_uuid").to_ascii_lowercase().starts_with("ec2");
     // A vendor of a cloud may sell notebooks, too; processors of other architectures do not show which it is.
     if is_ec2 || named(&CLOUDS) && (flagged || !shows_flags) {
         Class::Cloud
@@ -122,7 +124,13 @@ mod tests {
         let (flags, tag) = ("flags : fpu hypervisor", "OracleCloud.com");
         assert_eq!(class_of(flags, &[("sys_vendor", "QEMU"), ("chassis_asset_tag", tag)]), Class::Cloud);
         for uuid in ["ec2f8b1c-0000-4000-8000-000000000000", "EC2F8B1C-0000-4000-8000-000000000000"] {
-            assert_eq!(class_of(flags, &[("sys_vendor", "Xen"), ("product_uuid", uuid)]), Class::Cloud);
+            for (vendor, flags, class) in [
+                ("Xen", flags, Class::Cloud),
+                ("QEMU", flags, Class::Virtual),
+                ("Dell Inc.", "flags : fpu", Class::Hardware),
+            ] {
+                assert_eq!(class_of(flags, &[("sys_vendor", vendor), ("product_uuid", uuid)]), class, "{vendor}");
+            }
         }
     }
 

@@ -195,9 +195,10 @@ mod tests {
         fs::create_dir(&folder).unwrap();
         let mut linux = device(sysfs.path());
         assert!(linux.open().unwrap_err().0.contains("nowayout"), "what is not known is no promise");
-        fs::write(folder.join("nowayout"), "1\n").unwrap();
-        fs::write(folder.join("nowayout"), "0\n").unwrap();
-        assert_eq!(linux.sysfs_attributes().nowayout, Some(false), "closing it stops it");
+        for (text, nowayout) in [("0\n", false), ("1\n", true)] {
+            fs::write(folder.join("nowayout"), text).unwrap();
+            assert_eq!(linux.sysfs_attributes().nowayout, Some(nowayout));
+        }
         fs::write(folder.join("options"), "0x8580\n").unwrap();
         let message = linux.open().unwrap_err().to_string();
         assert!(

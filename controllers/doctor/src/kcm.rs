@@ -108,12 +108,11 @@ fn compare_controllers(all: &[Vec<String>], mode: Mode, duties: Duties<'_>) -> S
 }
 
 /// Whether the controller with these names is enabled, by the rules of `--controllers`: a name enables, -name disables,
-/// whichever comes first; * enables all others (`IsControllerEnabled` of `k8s.io/controller-manager/app`).
+/// whichever comes first; * enables all others (`IsControllerEnabled` of `k8s.io/controller-manager/app`). The lists of
+/// repeated flags are one list.
 fn is_enabled(arguments: &[String], names: &[&str]) -> bool {
-    let mut lists = arguments.iter().filter_map(|one| one.strip_prefix("--controllers="));
-    let Some(list) = lists.next_back() else { return true };
-    let mut words = list.split(',').map(str::trim);
-    let is_star = words.clone().any(|word| word == "*");
-    let first = words.find(|word| names.contains(&word.strip_prefix('-').unwrap_or(word)));
-    first.map_or(is_star, |word| !word.starts_with('-'))
+    let lists = arguments.iter().filter_map(|one| one.strip_prefix("--controllers="));
+    let words: Vec<&str> = lists.flat_map(|list| list.split(',')).map(str::trim).collect();
+    let first = words.iter().find(|word| names.contains(&word.strip_prefix('-').unwrap_or(word)));
+    first.map_or(words.is_empty() || words.contains(&"*"), |word| !word.starts_with('-'))
 }

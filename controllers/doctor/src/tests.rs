@@ -98,6 +98,9 @@ fn flags_of_kube_controller_manager_are_compared_with_the_mode() {
         assert_eq!(symptoms[0].health, health, "{kcm:?} {mode:?}: {symptoms:?}");
         assert!(symptoms[0].what.contains(&expected), "{expected}: {symptoms:?}");
     }
+    let twice = [off, "--controllers=podgc"].map(str::to_owned).to_vec();
+    let replace = Duties { mode: Some(Mode::Replace), controllers: &own_controllers, installation: &installation };
+    assert_eq!(check_kcm(&Kcm::Arguments(vec![twice]), replace)[0].health, Health::Fine, "one list of two flags");
     let guard = Duties { mode: Some(Mode::Guard), controllers: &[], installation: &installation };
     let first = vec!["--disable-force-detach-on-timeout".to_owned()];
     let detaches = check_kcm(&Kcm::Arguments(vec![first, Vec::new()]), guard);

@@ -75,8 +75,8 @@ impl<'a> EvictionContext<'a> {
     }
 
     /// The time since a value of this Eviction was written; the value has the timestamp `at` of another clock, and this
-    /// process first saw it at `seen`. A value that changed while this process watched is as old as the monotonic clock
-    /// says, whatever the wall clocks say. A value from before may be older, by its timestamp.
+    /// process first saw it at `seen`. A value that changed while this process watched has its age by the monotonic clock,
+    /// whatever the wall clocks show. A value from before may be older, by its timestamp.
     pub(super) fn age(&self, eviction: &Eviction, at: i64, seen: Mono) -> Duration {
         let observed = self.now.since(seen);
         if seen == eviction.first_seen { observed.max(self.view.age(at, self.now)) } else { observed }

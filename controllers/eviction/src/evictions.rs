@@ -18,8 +18,8 @@ use super::context::EvictionContext;
 use super::holds::{Decision, Hold};
 use super::requests::{NOT_EVICTED, stated_outcome};
 
-/// The next Eviction after one that failed in all its responders comes this much later; doubled each time up to the
-/// maximum. The upstream design has no rule against a loop.
+/// The pauses before the next Eviction after one that failed in all its responders. The upstream design has no rule
+/// against a loop.
 const BACKOFF: Backoff = Backoff { initial: Duration::from_secs(20), maximum: Duration::from_secs(900) };
 
 /// This many failed Evictions of a pod are kept: they count the attempts, and state why they failed.

@@ -16,9 +16,8 @@ use pod_safety_shared::model::{
 use super::context::{EvictionContext, Turn};
 use super::holds::{Decision, Hold};
 
-/// The backoff after a refusal, doubled each time up to the maximum (requested by the reviewers of
-/// kubernetes#137396).
-/// The maximum is shorter than the time within which a responder must report.
+/// The backoff after a refusal (requested by the reviewers of kubernetes#137396). The maximum is shorter than the time
+/// within which a responder must report.
 const BACKOFF: Backoff = Backoff { initial: Duration::from_secs(20), maximum: Duration::from_secs(600) };
 
 /// After a budget allows a disruption again, an eviction is tried at most this often.
@@ -32,6 +31,9 @@ const ACCEPTED_GRACE: Duration = Duration::from_secs(120);
 pub(super) const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(180);
 /// A responder reports no more often (API documentation of `heartbeatTime`).
 pub(super) const MIN_HEARTBEAT_INTERVAL: Duration = Duration::from_secs(20);
+
+/// The beginning of the message of a pod that waits for other pods. It is written only after the pod's own backoff.
+const WAITS_FOR_OTHERS: &str = "other pods of PodDisruptionBudget ";
 
 /// Why no eviction is tried, as the responder's message.
 const OF_DAEMON_SET: &str =
@@ -167,12 +169,15 @@ fn attempt(turn: Turn<'_>, ctx: &EvictionContext<'_>, decision: &mut Decision) -
 /// The message of a waiting pod, with the attempts of the message before.
 fn describe_waiting(budget: &Budget, before: &str) -> String {
     let attempts = before.rfind(" (attempts=").map_or("", |at| &before[at..]);
-    format!("other pods of PodDisruptionBudget {} are evicted first{attempts}", budget.key.name)
+    format!("{WAITS_FOR_OTHERS}{} are evicted first{attempts}", budget.key.name)
 }
 
 /// The remaining backoff.
 fn remaining_backoff(turn: Turn<'_>, ctx: &EvictionContext<'_>) -> Duration {
     let Turn { eviction, responder: own, pod } = turn;
+    if own.message.starts_with(WAITS_FOR_OTHERS) {
+        return Duration::ZERO;
+    }
     let Some(previous) = parse_attempts(&own.message) else {
         let accepted = own.message.starts_with("the API server accepted");
         let since = turn.since_heartbeat(ctx).filter(|_| accepted);

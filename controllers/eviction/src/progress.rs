@@ -192,9 +192,10 @@ fn advance(eviction: &Eviction, ctx: &EvictionContext<'_>, decision: &mut Decisi
     }
 }
 
-/// When a responder that does not report loses its turn: 20 minutes after this process saw its last heartbeat, and
-/// after the heartbeat by its own time, which the API server accepts if it is at most 30 s ahead. The API server would
-/// accept it 30 s earlier, while a report may be in flight.
+/// When a responder that does not report loses its turn: 20 minutes after its last heartbeat, by the later of two
+/// measures: when this process first saw it, and its timestamp. A timestamp counts for at most 30 s more, because the
+/// API server accepts none that is further ahead. The API server would accept the interruption 30 s earlier, while a
+/// report may be in flight.
 #[must_use]
 pub fn heartbeat_deadline(active: &Responder, age: Duration, now: Mono) -> Mono {
     let by_time = now + RESPONDER_HEARTBEAT_DEADLINE.saturating_sub(age);

@@ -206,8 +206,9 @@ fn judge_running(pod: &Pod, ctx: &ExplainContext<'_>) -> Judgement {
 
 /// Its volume is attached to another node. Kubernetes quotes the name of the volume.
 fn judge_volume(message: &str, pod: &Pod, ctx: &ExplainContext<'_>) -> Judgement {
+    let names = |volume: &str| !volume.is_empty() && message.contains(&format!("\"{volume}\""));
     let mut elsewhere = ctx.attachments.iter().filter(|one| one.attached && pod.node.as_deref() != Some(&one.node));
-    let Some(held) = elsewhere.find(|one| message.contains(&format!("\"{}\"", one.volume))) else {
+    let Some(held) = elsewhere.find(|one| names(&one.volume)) else {
         return Judgement::new(
             Verdict::Blocked,
             "VolumeNotAttached",

@@ -24,8 +24,8 @@ pub(super) const RECHECK_AFTER: Duration = Duration::from_secs(5);
 /// Added to the time of an attempt: the executor stops at its end by a clock that may be slower than ours.
 const MARGIN: Duration = Duration::from_secs(2);
 
-/// The pauses between attempts: a device that is busy, or that locks logins
-/// for a while after wrong ones, is not helped by quick retries.
+/// The pauses between attempts: a device that is busy, or that locks logins for a while after wrong ones, is not helped
+/// by quick retries.
 const BACKOFF: Backoff = Backoff { initial: Duration::from_secs(5), maximum: Duration::from_secs(60) };
 
 /// How the Node in the API matches the incident's incarnation.

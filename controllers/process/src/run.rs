@@ -60,7 +60,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = ModeArg::Guard, env = "POD_SAFETY_MODE", help_heading = "Controllers")]
     mode: ModeArg,
 
-    /// Which controllers run: NAME enables one, -NAME disables one, * enables all others that are on by default. Names of kube-controller-manager's controllers work too
+    /// Which controllers run: NAME enables one, -NAME disables one, whichever comes first, * enables all others that are on by default. Names of kube-controller-manager's controllers work too
     #[arg(
         long,
         value_name = "LIST",

@@ -149,7 +149,7 @@ struct Feed {
     idle_watches: u32,
     /// The last list failed: the next one is paged.
     paged: bool,
-    /// How often in a row it failed.
+    /// How many lists and watches in a row failed, without an event in between.
     failures: u32,
     logged_at: Option<Mono>,
     /// Whether it was logged that the API server does not serve this kind.

@@ -71,7 +71,7 @@ impl<'s> Fixture<'s> {
             .replace(&*stubs::pki().to_string_lossy(), "{pki}")
     }
 
-    async fn ours(&self) -> String {
+    async fn outcome(&self) -> String {
         let answer = self.ask().await;
         self.verdict(answer)
     }
@@ -173,18 +173,18 @@ async fn bug_kubeconfigs_that_kubectl_accepts_were_refused() {
         if let Some(kubectl) = &kubectl {
             row.kubectl = Fixture::for_row(&row, &stubs).kubectl(kubectl).await;
         }
-        let ours = Fixture::for_row(&row, &stubs).ours().await;
+        let outcome = Fixture::for_row(&row, &stubs).outcome().await;
         let Row { name, kubectl, differs, .. } = &row;
-        if let Some(sentence) = ours.strip_prefix("refuses ") {
+        if let Some(sentence) = outcome.strip_prefix("refuses ") {
             is_a_sentence(name, sentence.split(" [").next().unwrap_or_default());
         }
-        let agree = match (kubectl.strip_prefix("accepts "), ours.strip_prefix("accepts ")) {
+        let agree = match (kubectl.strip_prefix("accepts "), outcome.strip_prefix("accepts ")) {
             (None, None) => true,
-            (theirs, ours) => theirs == ours,
+            (theirs, outcome) => theirs == outcome,
         };
-        assert!(writes || agree == differs.is_empty(), "{name}:\nkubectl {kubectl}\nours {ours}");
-        assert!(writes || ours == row.ours, "{name}: POD_SAFETY_WRITE_GOLDEN=1 writes\n{ours}\nfor {}", row.ours);
-        row.ours = ours;
+        assert!(writes || agree == differs.is_empty(), "{name}:\nkubectl {kubectl}\nours {outcome}");
+        assert!(writes || outcome == row.ours, "{name}: POD_SAFETY_WRITE_GOLDEN=1 writes\n{outcome}\nfor {}", row.ours);
+        row.ours = outcome;
         after += &row.to_string();
     }
     if writes {

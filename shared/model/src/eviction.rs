@@ -197,7 +197,7 @@ pub struct Responder {
 }
 
 /// When this process first saw the values of a [`Responder`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResponderSeen {
     /// Its start.
     pub start: Mono,

@@ -76,7 +76,7 @@ pub enum EvictionChange {
     Evict {
         /// The number of this attempt.
         attempt: u32,
-        /// The earliest second that may be written as a time.
+        /// See [`Report::floor`].
         floor: i64,
         /// The last report about the pod is old enough to be renewed.
         heartbeat: bool,
@@ -173,7 +173,7 @@ pub struct Report {
     pub expected: Option<i64>,
     /// Whether it has completed.
     pub complete: bool,
-    /// The earliest second that may be written as a time.
+    /// The second of the last heartbeat, or of the start: times are later.
     pub floor: i64,
 }
 

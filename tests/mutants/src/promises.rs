@@ -293,7 +293,7 @@ mod tests {
     #[test]
     fn rows_name_existing_files_and_tests() {
         let slips = read_rows(repository()).unwrap();
-        assert!(slips.len() >= 280, "{}", slips.len());
+        assert!(slips.len() >= 580, "{}", slips.len());
     }
 
     #[test]

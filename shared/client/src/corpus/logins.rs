@@ -124,7 +124,7 @@ async fn a_given_server_certificate_is_refused_if_it_expired_or_has_another_name
     for (name, why) in [("expired", "its certificate has expired"), ("elsewhere", "was not issued for this address")] {
         let server = format!("# given\ncluster server: https://127.0.0.1:{{api-{name}}}\n");
         let text = format!("{server}cluster certificate-authority: {{pki}}/{name}.crt\n");
-        let ours = Fixture::for_row(&Row::all(&text).remove(0), &stubs).ours().await;
-        assert!(ours.starts_with("refuses ") && ours.contains(why), "{ours}");
+        let outcome = Fixture::for_row(&Row::all(&text).remove(0), &stubs).outcome().await;
+        assert!(outcome.starts_with("refuses ") && outcome.contains(why), "{outcome}");
     }
 }

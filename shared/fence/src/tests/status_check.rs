@@ -130,7 +130,7 @@ async fn the_facts_of_another_node_of_the_same_name_are_not_used() {
 
 /// A kubelet that wrote the systemUUID of another machine had that machine switched off.
 #[tokio::test(start_paused = true)]
-async fn attack_a_node_with_another_identity_than_at_the_first_check_gets_no_order() {
+async fn a_node_with_another_identity_than_at_the_first_check_gets_no_order() {
     let mut by_uuid = device();
     by_uuid["spec"]["parameters"]["plug"] = json!("{{.Node.SystemUUID}}");
     by_uuid["status"] = json!({ "targets": [{ "node": "n", "nodeUID": "uid-n", "systemUUID": "uuid-0" }] });

@@ -37,10 +37,13 @@ pub(in super::super) async fn write(
 ) -> (Outcome, Option<String>) {
     let done = match &update.change {
         EvictionChange::Evict { attempt, floor, heartbeat } => {
-            return match attempt_eviction(writer, common, update, (*attempt, *floor, *heartbeat)).await {
-                Ok(made) => {
+            return match attempt_eviction(writer, update, (*attempt, *floor, *heartbeat)).await {
+                Ok((made, grace)) => {
                     let message = made.message.clone();
-                    let body = |now| report(&made, now);
+                    let body = |now: Timestamp| {
+                        let expected = grace.map(|grace| now.as_second().saturating_add(grace));
+                        report(&Report { expected, ..made.clone() }, now)
+                    };
                     (send_status(writer, common, Kind::Evictions, update, &body).await, Some(message))
                 }
                 Err(outcome) => (outcome, None),
@@ -113,13 +116,6 @@ fn is_about_time(error: &ApiError) -> bool {
     matches!(error, ApiError::Refused { code: 422, message, .. } if phrases.iter().any(|phrase| message.contains(phrase)))
 }
 
-/// The time by the API server's clock, as far as its difference is known.
-fn server_time(writer: &WriteContext<'_>, common: &EvictionShared) -> Timestamp {
-    let ahead = SignedDuration::from_secs(common.ahead.load(Ordering::Relaxed));
-    let wall = writer.env.clock.wall();
-    wall.checked_add(ahead).unwrap_or(wall)
-}
-
 /// Writes a status. If the API server refuses its times because the clocks differ by more than the API allows, the API
 /// server's time is read, and used from then on.
 async fn send_status(
@@ -129,7 +125,12 @@ async fn send_status(
     update: &EvictionUpdate,
     body: &(dyn Fn(Timestamp) -> Value + Send + Sync),
 ) -> Outcome {
-    let call = || status(kind, update, body(server_time(writer, common)));
+    let now = || {
+        let ahead = SignedDuration::from_secs(common.ahead.load(Ordering::Relaxed));
+        let wall = writer.env.clock.wall();
+        wall.checked_add(ahead).unwrap_or(wall)
+    };
+    let call = || status(kind, update, body(now()));
     let answer = match writer.query(call()).await {
         Ok(Err(error)) if is_about_time(&error) => {
             let (sent_at, Ok(server)) = (writer.env.clock.wall(), writer.connection.server_info().await) else {
@@ -187,13 +188,13 @@ fn target_of(eviction: &wire::Eviction) -> Option<Uid> {
     Uid::new(pod.uid.as_deref()?)
 }
 
-/// Requests the eviction of the pod, if the Eviction has not changed since the decision. It may have been canceled.
+/// Requests the eviction of the pod, if the Eviction has not changed since the decision. It may have been canceled. Also
+/// returns the grace period in seconds of a pod that terminates now.
 async fn attempt_eviction(
     writer: &WriteContext<'_>,
-    common: &EvictionShared,
     update: &EvictionUpdate,
     (attempt, floor, heartbeat): (u32, i64, bool),
-) -> Result<Report, Outcome> {
+) -> Result<(Report, Option<i64>), Outcome> {
     let path = path(Kind::Evictions, &update.pod.namespace, Some(&update.name), "");
     let eviction_meta = read::<wire::OnlyMeta>(writer, path).await?.ok_or(Outcome::Gone)?;
     let meta = eviction_meta.metadata.unwrap_or_default();
@@ -213,10 +214,11 @@ async fn attempt_eviction(
         complete: false,
         floor,
     };
+    let mut terminates_in = None;
     match answer {
         Ok(Evicted::Terminates { grace }) => {
             made.message = format!("the API server accepted the eviction: the pod has {grace}s to terminate");
-            made.expected = Some(server_time(writer, common).as_second().saturating_add(grace));
+            terminates_in = Some(grace);
         }
         Ok(Evicted::AlreadyTerminating) => made.message = "the pod is terminating".to_owned(),
         Ok(Evicted::Finished) => finished(&mut made, "the pod ran to its end: there is nothing to evict"),
@@ -224,7 +226,7 @@ async fn attempt_eviction(
         Ok(Evicted::Replaced) => finished(&mut made, "another pod has its name"),
         Err(why) => made.message = refusal_message(&why, attempt, wall),
     }
-    Ok(made)
+    Ok((made, terminates_in))
 }
 
 fn finished(report: &mut Report, why: &str) {

@@ -184,8 +184,10 @@ async fn evictions(fixture: &Fixture) {
     }
 }
 
+const TAINT: &str = "node.kubernetes.io/out-of-service=somebody:NoExecute";
+const FINALIZER: &str = r#"{"metadata":{"finalizers":["karpenter.sh/termination"]}}"#;
+
 async fn taints_and_deletions_of_nodes(fixture: &Fixture) {
-    const TAINT: &str = "node.kubernetes.io/out-of-service=somebody:NoExecute";
     let refused = Some("node");
     for (number, (user, ready, tainted, reason, act, refusal)) in [
         (DEV, Some("Unknown"), false, None, "taint", refused),
@@ -228,15 +230,13 @@ async fn taints_and_deletions_of_nodes(fixture: &Fixture) {
     {
         let name = format!("node-{number}");
         fixture.node(&name, ready, reason).await;
-        if tainted {
-            fixture.run(EXEMPT, &["taint", "node", &name, TAINT], &Value::Null).await.text().unwrap();
-        }
-        if act.starts_with("cordon") {
-            fixture.run(DEV, &["cordon", &name], &Value::Null).await.text().unwrap();
-        }
-        if act.starts_with("finalizer") {
-            let finalizer = r#"{"metadata":{"finalizers":["karpenter.sh/termination"]}}"#;
-            fixture.run(DEV, &["patch", "node", &name, "-p", finalizer], &Value::Null).await.text().unwrap();
+        let before: [(bool, &str, &[&str]); 3] = [
+            (tainted, EXEMPT, &["taint", "node", &name, TAINT]),
+            (act.starts_with("cordon"), DEV, &["cordon", &name]),
+            (act.starts_with("finalizer"), DEV, &["patch", "node", &name, "-p", FINALIZER]),
+        ];
+        for (_, user, args) in before.into_iter().filter(|(applies, ..)| *applies) {
+            fixture.run(user, args, &Value::Null).await.text().unwrap();
         }
         let args: &[&str] = match act {
             "taint" => &["taint", "node", &name, TAINT],
@@ -244,8 +244,7 @@ async fn taints_and_deletions_of_nodes(fixture: &Fixture) {
             _ => &["delete", "node", &name, "--wait=false"],
         };
         let output = fixture.run(user, args, &Value::Null).await;
-        let row = format!("node {number}: {user} {act} {ready:?} {tainted} {reason:?}");
-        Fixture::check_answer(&row, &output, refusal);
+        Fixture::check_answer(&format!("node {number}: {user} {act} {ready:?} {tainted} {reason:?}"), &output, refusal);
     }
 }
 

@@ -356,6 +356,27 @@ async fn attack_a_clock_that_is_31_seconds_off_stops_no_eviction() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn bug_the_expected_end_of_an_eviction_was_by_our_own_clock() {
+    let there = There { pod: Some(pod("p").phase("Running")), evictions: vec![e()], ..There::default() };
+    let pool = pool(Leadership::always(), move |request| match (request.method.as_str(), request.path.as_str()) {
+        ("GET", "/version") => {
+            Answer::json(&json!({ "gitVersion": "v1.37.2" })).with_date("Sat, 21 Nov 2026 13:00:00 GMT")
+        }
+        ("PATCH", _) if request.body.contains("12:00:00Z") => {
+            Answer::status(422, "Invalid", "heartbeatTime: must be set to the present time")
+        }
+        _ => there.answer(request),
+    });
+    pool.submit_accepted(update("e", evict()));
+    advance(1.0).await;
+    let requests = pool.api.requests();
+    let report = requests.iter().rfind(|request| request.path.contains("evictions/e/status")).unwrap().json();
+    let entry = &report["status"]["responders"][0];
+    let times = ["heartbeatTime", "expectedCompletionTime"].map(|field| entry[field].as_str().unwrap());
+    assert_eq!(times, ["2026-11-21T13:00:00Z", "2026-11-21T13:00:30Z"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn every_write_failure_has_its_outcome_and_is_not_retried() {
     for (what, answer, expected) in FAILURES {
         // The write was accepted, and the watch delivers its result.

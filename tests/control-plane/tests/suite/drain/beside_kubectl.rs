@@ -3,7 +3,7 @@
 //!
 //! The first clusters are fixed, the others random: `POD_SAFETY_DRAINS` is their number.
 
-use std::sync::Mutex;
+use tokio::sync::Mutex;
 
 use super::clusters::{Act, Cluster, DIFFERENCES, Draws, Owner, PLAIN, Pdb, fixed_clusters};
 use super::webhook::{Hook, NAME, Webhook};
@@ -36,7 +36,8 @@ struct ClusterCopy<'a> {
 #[derive(Default)]
 struct HollowKubelets {
     stop: AtomicBool,
-    /// How many pods of each namespace were terminated.
+    /// How many pods of each namespace were terminated. It is locked during a deletion: a drain that sees the pod gone
+    /// finds it counted.
     terminated: Mutex<BTreeMap<String, usize>>,
 }
 
@@ -61,8 +62,9 @@ impl HollowKubelets {
                     preconditions: Some(Preconditions { uid: pod.metadata.uid.clone(), resource_version: None }),
                     ..DeleteParams::default()
                 };
+                let mut terminated = self.terminated.lock().await;
                 if pods.delete(&name, &over).await.is_ok() {
-                    *self.terminated.lock().unwrap().entry(namespace).or_default() += 1;
+                    *terminated.entry(namespace).or_default() += 1;
                 }
             } else if bound && phase(&pod) == "Pending" {
                 let is_ready = !pod.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key("unready"));
@@ -75,8 +77,8 @@ impl HollowKubelets {
         }
     }
 
-    fn terminated_pods(&self, namespace: &str) -> usize {
-        self.terminated.lock().unwrap().get(namespace).copied().unwrap_or_default()
+    async fn terminated_pods(&self, namespace: &str) -> usize {
+        self.terminated.lock().await.get(namespace).copied().unwrap_or_default()
     }
 }
 
@@ -274,7 +276,7 @@ impl ClusterCopy<'_> {
         let output_text = format!("{}{}", output.stdout, output.stderr);
         Ended {
             succeeded: output.status.success(),
-            gone: self.kubelets.terminated_pods(&self.name),
+            gone: self.kubelets.terminated_pods(&self.name).await,
             output: output_text,
         }
     }
@@ -389,5 +391,5 @@ async fn limited_rights(copy: &ClusterCopy<'_>) {
     })
     .await
     .unwrap();
-    assert_eq!(copy.kubelets.terminated_pods(&copy.name), 1);
+    assert_eq!(copy.kubelets.terminated_pods(&copy.name).await, 1);
 }
