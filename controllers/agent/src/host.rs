@@ -61,15 +61,14 @@ pub fn class(proc: &Path, sys: &Path) -> Class {
     let dmi = |file: &str| read(&sys.join("class/dmi/id").join(file));
     let texts = ["sys_vendor", "product_name", "chassis_asset_tag"].map(dmi);
     let named = |names: &[&str]| names.iter().any(|name| texts.iter().any(|text| text.contains(name)));
-    let processor = read(&proc.join("cpuinfo"));
-    let mut flags = processor.lines().filter(|line| line.starts_with("flags")).peekable();
-    let shows_flags = flags.peek().is_some();
-    let flagged = flags.any(|line| line.split_ascii_whitespace().any(|flag| flag == "hypervisor"));
+    let processors = read(&proc.join("cpuinfo"));
+    let flags: Vec<&str> = processors.lines().filter(|line| line.starts_with("flags")).collect();
+    let flagged = flags.iter().any(|line| line.split_ascii_whitespace().any(|flag| flag == "hypervisor"));
     // EC2 on Xen: the UUID begins with ec2 (Amazon, "Identify EC2 instances"). Of random UUIDs one in 4,096 does, too.
-    let is_xen = texts[0].trim() == "Xen";
+    let is_xen = dmi("sys_vendor").trim() == "Xen";
     let is_ec2 = named(&["Amazon EC2"]) || is_xen && dmi("product_uuid").to_ascii_lowercase().starts_with("ec2");
     // A vendor of a cloud may sell notebooks, too; processors of other architectures do not show which it is.
-    if is_ec2 || named(&CLOUDS) && (flagged || !shows_flags) {
+    if is_ec2 || named(&CLOUDS) && (flagged || flags.is_empty()) {
         Class::Cloud
     } else if flagged || named(&HYPERVISORS) {
         Class::Virtual

@@ -1,6 +1,6 @@
 //! What kube-controller-manager does, and what pod-safety does, by the flags of both.
 
-use pod_safety_process::registry::Name;
+use pod_safety_process::registry::{Name, is_enabled};
 use pod_safety_shared::controller_loop::Mode;
 
 use super::{Duties, Health, Symptom, healthy, not_checked, symptom};
@@ -82,7 +82,7 @@ fn join_names(names: &[Name]) -> String {
 
 /// Compares the controllers that kube-controller-manager runs with those of pod-safety.
 fn compare_controllers(all: &[Vec<String>], mode: Mode, duties: Duties<'_>) -> Symptom {
-    let runs = |name: &Name| all.iter().any(|arguments| is_enabled(arguments, name.kcm_names()));
+    let runs = |name: &Name| all.iter().any(|arguments| runs(arguments, *name));
     let (both, neither): (Vec<Name>, Vec<Name>) = kcm_conflicts(duties.controllers).into_iter().partition(runs);
     match mode {
         Mode::Replace if !both.is_empty() => symptom(
@@ -107,12 +107,10 @@ fn compare_controllers(all: &[Vec<String>], mode: Mode, duties: Duties<'_>) -> S
     }
 }
 
-/// Whether the controller with these names is enabled, by the rules of `--controllers`: a name enables, -name disables,
-/// whichever comes first; * enables all others (`IsControllerEnabled` of `k8s.io/controller-manager/app`). The lists of
-/// repeated flags are one list.
-fn is_enabled(arguments: &[String], names: &[&str]) -> bool {
+/// Whether kube-controller-manager runs this controller by its `--controllers`, or without the flag. The lists of repeated
+/// flags are one list.
+fn runs(arguments: &[String], name: Name) -> bool {
     let lists = arguments.iter().filter_map(|one| one.strip_prefix("--controllers="));
     let words: Vec<&str> = lists.flat_map(|list| list.split(',')).map(str::trim).collect();
-    let first = words.iter().find(|word| names.contains(&word.strip_prefix('-').unwrap_or(word)));
-    first.map_or(words.is_empty() || words.contains(&"*"), |word| !word.starts_with('-'))
+    words.is_empty() || is_enabled(&words, |word| name.kcm_names().contains(&word), true)
 }

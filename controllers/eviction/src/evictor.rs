@@ -42,20 +42,19 @@ const MIRROR: &str = "the pod is the API's copy of a static pod, which only its 
 
 /// The attempts that were refused, from the last message. They survive a restart.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Attempts {
+pub(super) struct Attempts {
     /// How many.
-    pub count: u32,
+    pub(super) count: u32,
     /// When the last attempt was made, in seconds of the wall clock.
-    pub last: i64,
+    pub(super) last: i64,
     /// The API server's `Retry-After`.
-    pub retry_after: Duration,
+    pub(super) retry_after: Duration,
     /// A budget refused it.
-    pub by_budget: bool,
+    pub(super) by_budget: bool,
 }
 
 /// Parses the end of a message: `REASON: … (attempts=N, last=TIME, retryAfter=Ns)`. Any other text means no attempts.
-#[must_use]
-pub fn parse_attempts(message: &str) -> Option<Attempts> {
+pub(super) fn parse_attempts(message: &str) -> Option<Attempts> {
     let (message_text, rest) = message.rsplit_once(" (attempts=")?;
     let mut parts = rest.strip_suffix("s)")?.split(", ");
     let count = parts.next()?.parse().ok()?;

@@ -45,9 +45,7 @@ mod requests;
 mod run;
 
 pub use decide::{Key, decide};
-pub use evictor::{Attempts, parse_attempts};
 pub use holds::{Decision, Hold};
-pub use progress::{GRACEFUL_COMPLETION, heartbeat_deadline};
 pub use run::EvictionController;
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use super::requests::{NOT_EVICTED, awaiting_outcome, stated_outcome, unless_stat
 
 /// The pod is gone: its active responder may report within this time (`GracefulCompletionDelay` of
 /// kubernetes#137133).
-pub const GRACEFUL_COMPLETION: Duration = Duration::from_secs(5);
+const GRACEFUL_COMPLETION: Duration = Duration::from_secs(5);
 
 /// The API server accepts times that differ by less than this from its own (`pkg/apis/lifecycle/validation`).
 const CLOCK_SKEW: Duration = Duration::from_secs(30);
@@ -176,7 +176,7 @@ fn advance(eviction: &Eviction, ctx: &EvictionContext<'_>, decision: &mut Decisi
         }
         return finish_exhausted(eviction, change);
     };
-    let until = heartbeat_deadline(active, ctx.view.age(active.last_heartbeat().unwrap_or(0), ctx.now), ctx.now);
+    let until = heartbeat_deadline(active, ctx);
     if active.completed.is_none() && ctx.now < until {
         *decision = std::mem::take(decision).and_requeue_at(until);
         return false;
@@ -196,9 +196,9 @@ fn advance(eviction: &Eviction, ctx: &EvictionContext<'_>, decision: &mut Decisi
 /// measures: when this process first saw it, and its timestamp. A timestamp counts for at most 30 s more, because the
 /// API server accepts none that is further ahead. The API server would accept the interruption 30 s earlier, while a
 /// report may be in flight.
-#[must_use]
-pub fn heartbeat_deadline(active: &Responder, age: Duration, now: Mono) -> Mono {
-    let by_time = now + RESPONDER_HEARTBEAT_DEADLINE.saturating_sub(age);
+fn heartbeat_deadline(active: &Responder, ctx: &EvictionContext<'_>) -> Mono {
+    let age = ctx.view.age(active.last_heartbeat().unwrap_or(0), ctx.now);
+    let by_time = ctx.now + RESPONDER_HEARTBEAT_DEADLINE.saturating_sub(age);
     let observed = active.seen.heartbeat + RESPONDER_HEARTBEAT_DEADLINE;
     by_time.clamp(observed, observed + CLOCK_SKEW)
 }

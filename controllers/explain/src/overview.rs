@@ -142,8 +142,8 @@ impl Overview {
             _ => false,
         };
         self.troubles.retain(|trouble| !is_of_another(&trouble.object));
-        let pods = || ctx.view.all_pods().filter(|pod| *pod.key.namespace == *namespace && pod.keeps_identity());
-        self.identities = self.identities.map(|_| pods().count());
+        let pods = ctx.view.all_pods().filter(|pod| *pod.key.namespace == *namespace && pod.keeps_identity());
+        self.identities = self.identities.map(|_| pods.count());
         self.wait_for_proof = self.wait_for_proof.map(|_| self.waiting.get(namespace).copied().unwrap_or(0));
         self
     }

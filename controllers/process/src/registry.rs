@@ -109,26 +109,26 @@ fn known() -> String {
     Name::ALL.iter().copied().map(describe).collect::<Vec<_>>().join(", ")
 }
 
-/// Reads `--controllers` as kube-controller-manager does (`IsControllerEnabled` of `k8s.io/controller-manager/app`): a name
-/// switches one on, `-name` off, whichever comes first, and `*` all others that are on by default.
+/// Whether the words of `--controllers` enable a controller, as in kube-controller-manager (`IsControllerEnabled` of
+/// `k8s.io/controller-manager/app`): its name enables it, `-name` disables it, whichever comes first; `*` enables it if it is
+/// on by default.
+pub fn is_enabled(words: &[&str], is_its_name: impl Fn(&str) -> bool, is_on_by_default: bool) -> bool {
+    let first = words.iter().find(|word| is_its_name(word.strip_prefix('-').unwrap_or(word)));
+    first.map_or(is_on_by_default && words.contains(&"*"), |word| !word.starts_with('-'))
+}
+
+/// Reads `--controllers`: see [`is_enabled`].
 ///
 /// # Errors
 /// An unknown name, or nothing left to run.
 pub fn parse_list(words: &[String]) -> Result<Vec<Name>, BadControllers> {
-    let mut named = Vec::new();
-    let mut all = false;
-    for word in words.iter().map(|word| word.trim()) {
-        if word == "*" {
-            all = true;
-        } else {
-            let (name, on) = word.strip_prefix('-').map_or((word, true), |rest| (rest, false));
-            named.push((Name::parse(name).ok_or_else(|| BadControllers::Unknown(word.to_owned()))?, on));
-        }
+    let words: Vec<&str> = words.iter().map(|word| word.trim()).collect();
+    let is_unknown = |word: &&&str| **word != "*" && Name::parse(word.strip_prefix('-').unwrap_or(word)).is_none();
+    if let Some(word) = words.iter().find(is_unknown) {
+        return Err(BadControllers::Unknown((*word).to_owned()));
     }
-    let is_selected = |name: &Name| {
-        let first = named.iter().find(|(one, _)| one == name);
-        first.map_or(all && name.is_on_by_default(), |(_, on)| *on)
-    };
+    let is_selected =
+        |name: &Name| is_enabled(&words, |word| Name::parse(word) == Some(*name), name.is_on_by_default());
     let list: Vec<Name> = Name::ALL.iter().copied().filter(is_selected).collect();
     if list.is_empty() { Err(BadControllers::None) } else { Ok(list) }
 }

@@ -132,16 +132,6 @@ pub enum Intent {
 impl Intent {
     /// The graceful deletion that it requests; `None`: it requests another action.
     pub(crate) const fn as_delete(&self) -> Option<&GracefulDeleteRequest> {
-        match self {
-            Self::Delete(delete) => Some(delete),
-            Self::ReadMissingNode { .. }
-            | Self::Force(_)
-            | Self::Update(_)
-            | Self::Scale { .. }
-            | Self::Fence(_)
-            | Self::Monitor(_)
-            | Self::Remediate(_)
-            | Self::Review(_) => None,
-        }
+        if let Self::Delete(delete) = self { Some(delete) } else { None }
     }
 }

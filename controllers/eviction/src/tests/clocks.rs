@@ -1,5 +1,6 @@
 //! Clocks of this process that differ from those that wrote the times. What happens while it watches, it measures itself.
 
+use super::evictor::{refused, with_message};
 use super::*;
 
 /// How far the clock is ahead, from the start.
@@ -24,24 +25,23 @@ fn first_second(world: &World, ahead: i64, expected: &str) -> u64 {
     (100..2_000).find(writes).unwrap_or_else(|| panic!("with a clock {ahead} s ahead, {expected:?} is never written"))
 }
 
-fn turn_with(message: &str, heartbeat: u64) -> Obj {
-    let one = reports(active_eviction(&[(EVICTOR, 100, "Active")]), 0, "heartbeatTime", &json!(timestamp(heartbeat)));
-    reports(one, 0, "message", &json!(message))
-}
-
 #[test]
 fn bug_a_wrong_clock_stopped_reports_and_attempts_or_repeated_them_without_pause() {
-    let refused = |at: u64| format!("BudgetBlocks: no (attempts=1, last={}, retryAfter=0s)", timestamp(at));
+    let once = refused("BudgetBlocks", 1, 100, 0);
     let accepted = "the API server accepted the eviction: the pod has 30s to terminate";
     for ahead in CLOCKS {
         let second = |before: &Obj, after: &Obj, pod: Obj, expected: &str| {
             first_second(&changed(before, after, pod, ahead), ahead, expected)
         };
-        let (new, waits) = (turn_with("", 10), turn_with("the pod is terminating", 100));
+        let (new, waits) = (with_message("", 10), with_message("the pod is terminating", 100));
         assert_eq!(second(&new, &waits, pod("p").terminating(), "is terminating"), 280, "a heartbeat, {ahead}");
-        assert_eq!(second(&new, &turn_with("x", 100), pod("p").terminating(), "is terminating"), 120, "news, {ahead}");
-        assert_eq!(second(&new, &turn_with(&refused(100), 100), pod("p"), "attempt 2"), 120, "an attempt, {ahead}");
-        assert_eq!(second(&new, &turn_with(accepted, 100), pod("p"), "attempt 1"), 220, "after acceptance, {ahead}");
+        assert_eq!(
+            second(&new, &with_message("x", 100), pod("p").terminating(), "is terminating"),
+            120,
+            "news, {ahead}"
+        );
+        assert_eq!(second(&new, &with_message(&once, 100), pod("p"), "attempt 2"), 120, "an attempt, {ahead}");
+        assert_eq!(second(&new, &with_message(accepted, 100), pod("p"), "attempt 1"), 220, "after acceptance, {ahead}");
     }
 }
 
@@ -74,9 +74,10 @@ fn bug_a_wrong_clock_stopped_the_next_eviction_or_created_it_without_pause() {
 /// Its own backoff was over when that message was written.
 #[test]
 fn bug_a_pod_that_waited_for_others_began_its_backoff_again() {
-    let attempts = format!("(attempts=6, last={}, retryAfter=0s)", timestamp(0));
-    let refused = turn_with(&format!("BudgetBlocks: no {attempts}"), 0);
-    let waits = turn_with(&format!("other pods of PodDisruptionBudget b are evicted first {attempts}"), 100);
+    let message = refused("BudgetBlocks", 6, 0, 0);
+    let refused = with_message(&message, 0);
+    let waits = message.replace("BudgetBlocks: no", "other pods of PodDisruptionBudget b are evicted first");
+    let waits = with_message(&waits, 100);
     for ahead in CLOCKS {
         assert_eq!(first_second(&changed(&refused, &waits, pod("p"), ahead), ahead, "attempt 7"), 100, "{ahead}");
     }
@@ -85,10 +86,10 @@ fn bug_a_pod_that_waited_for_others_began_its_backoff_again() {
 /// A process that begins reads from the times how old the values are, by a clock that is right.
 #[test]
 fn what_was_written_before_this_process_began_counts() {
-    let refused = format!("BudgetBlocks: no (attempts=6, last={}, retryAfter=0s)", timestamp(0));
+    let refused = refused("BudgetBlocks", 6, 0, 0);
     let world = World::listed();
     world.set_wall_time(START_SECONDS + 500, at(500));
-    for (kind, object) in [running_pod(), request_object(), (Kind::Evictions, turn_with(&refused, 400))] {
+    for (kind, object) in [running_pod(), request_object(), (Kind::Evictions, with_message(&refused, 400))] {
         world.apply(kind, &object, at(500));
     }
     let attempts = |second| describe(&decide_at(&world, second)).iter().any(|one| one.contains("attempt 7"));

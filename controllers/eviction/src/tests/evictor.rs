@@ -1,18 +1,18 @@
 //! The imperative evictor.
 
 use super::*;
-use crate::parse_attempts;
+use crate::evictor::parse_attempts;
 
 fn turn() -> Obj {
     active_eviction(&[(EVICTOR, 100, "Active")])
 }
 
-fn with_message(message: &str, heartbeat: u64) -> Obj {
+pub(super) fn with_message(message: &str, heartbeat: u64) -> Obj {
     let one = reports(turn(), 0, "heartbeatTime", &json!(timestamp(heartbeat)));
     reports(one, 0, "message", &json!(message))
 }
 
-fn refused(reason: &str, count: u32, last: u64, pause: u64) -> String {
+pub(super) fn refused(reason: &str, count: u32, last: u64, pause: u64) -> String {
     format!("{reason}: no (attempts={count}, last={}, retryAfter={pause}s)", timestamp(last))
 }
 

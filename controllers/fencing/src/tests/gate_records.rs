@@ -147,18 +147,18 @@ fn a_device_gets_a_status_check_when_new_and_after_its_interval() {
 fn a_device_without_monitoring_is_not_checked_and_one_without_nodes_is_rechecked_later() {
     let mut fixture = Fixture::new(&["n", "m"]);
     fixture.device("never", |device| device["spec"]["monitorSeconds"] = json!(0));
-    fixture.device("nobody", |device| {
+    fixture.device("spare", |device| {
         device["spec"]["nodeSelector"] = json!({ "matchLabels": { "rack": "7" } });
         device["status"]["targets"] = json!([]);
     });
     fixture.advance(1_000);
     assert_eq!(of_device(&fixture, "never"), Decision::default());
-    let nobody = of_device(&fixture, "nobody");
+    let spare = of_device(&fixture, "spare");
     assert_eq!(
-        (checked_devices(&nobody).len(), nobody.requeue_at),
+        (checked_devices(&spare).len(), spare.requeue_at),
         (0, Some(at(1_060))),
         "a node may come that it chooses"
     );
     fixture.change("n", |node| node["metadata"]["labels"]["rack"] = json!("7"));
-    assert_eq!(checked_devices(&of_device(&fixture, "nobody")), ["nobody: n"]);
+    assert_eq!(checked_devices(&of_device(&fixture, "spare")), ["spare: n"]);
 }

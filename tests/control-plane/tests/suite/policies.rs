@@ -184,7 +184,7 @@ async fn evictions(fixture: &Fixture) {
     }
 }
 
-const TAINT: &str = "node.kubernetes.io/out-of-service=somebody:NoExecute";
+const TAINT: &str = "node.kubernetes.io/out-of-service=operator:NoExecute";
 const FINALIZER: &str = r#"{"metadata":{"finalizers":["karpenter.sh/termination"]}}"#;
 
 async fn taints_and_deletions_of_nodes(fixture: &Fixture) {

@@ -57,7 +57,7 @@ fn a_lost_node_is_marked_in_time_and_unmarked_when_its_kubelet_reports() {
     once(&outcome, GIVEN_UP, called..=called + SOON);
     let back = BEGIN + 150;
     once(&outcome, FREED, back..=back + BACK);
-    assert_eq!(seconds_of_lines(&outcome, &[CALLED]).len(), 1, "nobody else is");
+    assert_eq!(seconds_of_lines(&outcome, &[CALLED]).len(), 1, "no other node is lost");
 }
 
 #[test]
