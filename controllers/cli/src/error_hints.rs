@@ -30,51 +30,38 @@ pub(crate) enum ResourceKind {
 }
 
 impl ResourceKind {
+    /// The name of the kind, the path of its collection in all namespaces, and the command that lists it.
+    const fn names(self) -> (&'static str, &'static str, &'static str) {
+        match self {
+            Self::Node => ("node", "/api/v1/nodes", "kubectl get nodes"),
+            Self::Pod => ("pod", "/api/v1/pods", "kubectl get pods -A"),
+            Self::Pdb => ("PodDisruptionBudget", "/apis/policy/v1/poddisruptionbudgets", "kubectl get pdb -A"),
+            Self::Namespace => ("namespace", "/api/v1/namespaces", "kubectl get namespaces"),
+            Self::Device => {
+                ("FenceDevice", "/apis/pod-safety.dev/v1alpha1/fencedevices", "kubectl get fencedevices -A")
+            }
+            Self::Policy => ("FencePolicy", "/apis/pod-safety.dev/v1alpha1/fencepolicies", "kubectl get fencepolicies"),
+            Self::Set => ("StatefulSet", "/apis/apps/v1/statefulsets", "kubectl get statefulsets -A"),
+            Self::Claim => ("PersistentVolumeClaim", "/api/v1/persistentvolumeclaims", "kubectl get pvc -A"),
+            Self::PersistentVolume => ("PersistentVolume", "/api/v1/persistentvolumes", "kubectl get pv"),
+            Self::Eviction => (
+                "Eviction or EvictionRequest",
+                "/apis/lifecycle.k8s.io/v1alpha1/evictions",
+                "kubectl get evictions,evictionrequests -A",
+            ),
+        }
+    }
+
     const fn kind_name(self) -> &'static str {
-        match self {
-            Self::Node => "node",
-            Self::Pod => "pod",
-            Self::Pdb => "PodDisruptionBudget",
-            Self::Namespace => "namespace",
-            Self::Device => "FenceDevice",
-            Self::Policy => "FencePolicy",
-            Self::Set => "StatefulSet",
-            Self::Claim => "PersistentVolumeClaim",
-            Self::PersistentVolume => "PersistentVolume",
-            Self::Eviction => "Eviction or EvictionRequest",
-        }
+        self.names().0
     }
 
-    /// The path of the collection, in all namespaces.
     const fn path(self) -> &'static str {
-        match self {
-            Self::Node => "/api/v1/nodes",
-            Self::Pod => "/api/v1/pods",
-            Self::Pdb => "/apis/policy/v1/poddisruptionbudgets",
-            Self::Namespace => "/api/v1/namespaces",
-            Self::Device => "/apis/pod-safety.dev/v1alpha1/fencedevices",
-            Self::Policy => "/apis/pod-safety.dev/v1alpha1/fencepolicies",
-            Self::Set => "/apis/apps/v1/statefulsets",
-            Self::Claim => "/api/v1/persistentvolumeclaims",
-            Self::PersistentVolume => "/api/v1/persistentvolumes",
-            Self::Eviction => "/apis/lifecycle.k8s.io/v1alpha1/evictions",
-        }
+        self.names().1
     }
 
-    /// The command that lists them.
     const fn list(self) -> &'static str {
-        match self {
-            Self::Node => "kubectl get nodes",
-            Self::Pod => "kubectl get pods -A",
-            Self::Pdb => "kubectl get pdb -A",
-            Self::Namespace => "kubectl get namespaces",
-            Self::Device => "kubectl get fencedevices -A",
-            Self::Policy => "kubectl get fencepolicies",
-            Self::Set => "kubectl get statefulsets -A",
-            Self::Claim => "kubectl get pvc -A",
-            Self::PersistentVolume => "kubectl get pv",
-            Self::Eviction => "kubectl get evictions,evictionrequests -A",
-        }
+        self.names().2
     }
 }
 

@@ -1,7 +1,7 @@
 //! The metrics of disruption budgets, in addition to those of the queue and of the reasons of holds.
 
 use pod_safety_shared::authority::{Outcome, Update};
-use pod_safety_shared::metrics::MetricsError;
+use pod_safety_shared::metrics::{MetricsError, registered};
 use prometheus::{IntCounterVec, Opts, Registry};
 
 /// Counts the statuses that were written.
@@ -19,11 +19,10 @@ impl DisruptionMetrics {
             ),
             &["of", "outcome"],
         )?;
-        registry.register(Box::new(updates.clone()))?;
         for of in ["budget", "pod"] {
             updates.with_label_values(&[of, "written"]);
         }
-        Ok(Self { updates })
+        Ok(Self { updates: registered(registry, updates)? })
     }
 
     pub(super) fn record_update(&self, update: &Update, outcome: &Outcome) {

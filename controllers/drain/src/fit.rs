@@ -98,8 +98,8 @@ impl Needs {
 }
 
 /// The names of responders in their order.
-fn order_responders(responders: &[wire::Responder]) -> Vec<String> {
-    let of = |one: &wire::Responder| (one.priority.unwrap_or_default(), one.name.clone().unwrap_or_default());
+fn order_responders(responders: &[wire::EvictionResponder]) -> Vec<String> {
+    let of = |one: &wire::EvictionResponder| (one.priority.unwrap_or_default(), one.name.clone().unwrap_or_default());
     let mut all: Vec<(i32, String)> = responders.iter().map(of).collect();
     all.sort_by(|one, other| compare_turns((&one.1, one.0), (&other.1, other.0)));
     all.into_iter().map(|(_, name)| name).collect()

@@ -1,7 +1,7 @@
 //! The metrics of evictions, in addition to those of the queue and of the reasons of holds.
 
 use pod_safety_shared::authority::{EvictionChange, Outcome, Update};
-use pod_safety_shared::metrics::MetricsError;
+use pod_safety_shared::metrics::{MetricsError, registered};
 use prometheus::{IntCounterVec, Opts, Registry};
 
 /// Counts the writes.
@@ -17,10 +17,8 @@ const END_REASONS: [&str; 5] =
 
 impl EvictionMetrics {
     pub(super) fn register(registry: &Registry) -> Result<Self, MetricsError> {
-        let counter = |name: &str, help: &str, labels: &[&str]| -> Result<IntCounterVec, MetricsError> {
-            let made = IntCounterVec::new(Opts::new(name, help), labels)?;
-            registry.register(Box::new(made.clone()))?;
-            Ok(made)
+        let counter = |name: &str, help: &str, labels: &[&str]| {
+            registered(registry, IntCounterVec::new(Opts::new(name, help), labels)?)
         };
         let writes = counter(
             "pod_safety_eviction_writes_total",
@@ -29,7 +27,7 @@ impl EvictionMetrics {
         )?;
         let ended = counter("pod_safety_evictions_ended_total", "Evictions that ended, by reason.", &["reason"])?;
         for change in EvictionChange::NAMES {
-            writes.with_label_values(&[change, "written"]).inc_by(0);
+            writes.with_label_values(&[*change, "written"]).inc_by(0);
         }
         for reason in END_REASONS {
             ended.with_label_values(&[reason]).inc_by(0);

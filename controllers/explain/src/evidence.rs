@@ -165,7 +165,7 @@ fn find_device_doubt(proof: &FenceEvidenceObject, node: &Node, ctx: &ExplainCont
         let device = ctx.view.device(&sample.device.namespace, &sample.device.name)?;
         let target = device.status.targets.iter().find(|target| target.node == *node.name)?;
         let checked: Timestamp = target.looked.parse().ok()?;
-        if target.is_off() || timestamp_from(proof.created).is_none_or(|written| checked <= written) {
+        if target.power.is_off() || timestamp_from(proof.created).is_none_or(|written| checked <= written) {
             return None;
         }
         let ago = format_duration(elapsed(checked, ctx.wall));

@@ -7,7 +7,7 @@ use crate::holds::{Decision, Hold};
 use pod_safety_shared::authority::{Intent, incident_name};
 use pod_safety_shared::cache::{Lookup, View};
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::controller_loop::{Mode, NodeUnreadable, Subject};
+use pod_safety_shared::controller_loop::{Mode, Subject};
 use pod_safety_shared::model::{Kind, NodeFenceObject, Uid};
 
 use super::config::Config;
@@ -96,10 +96,7 @@ fn decide_node(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config) -> 
     let node = match view.node(name) {
         Lookup::Known(node) => Some(node),
         Lookup::Absent => None,
-        Lookup::Unknown(why) => {
-            let hold = Hold::from(NodeUnreadable { node: Arc::clone(name), why: why.to_owned() });
-            return Decision::hold(Subject::Node(Arc::clone(name)), hold);
-        }
+        Lookup::Unknown(why) => return Decision::unreadable_node(name, why),
     };
     let mut fences: Vec<&NodeFenceObject> = view.node_fences_of(name).collect();
     // Of two incidents about one incarnation, the one whose name is derived from the incarnation counts: that name

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use pod_safety_shared::api::{DeviceState, PROBLEM_REASONS, Phase, Power};
 use pod_safety_shared::cache::View;
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::metrics::MetricsError;
+use pod_safety_shared::metrics::{MetricsError, registered};
 use pod_safety_shared::model::Uid;
 use prometheus::{Histogram, HistogramOpts, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 
@@ -25,16 +25,13 @@ pub(super) struct FencingMetrics {
 
 impl FencingMetrics {
     pub(super) fn register(registry: &Registry) -> Result<Self, MetricsError> {
-        let gauge = |name: &str, help: &str, labels: &[&str]| -> Result<IntGaugeVec, MetricsError> {
-            let made = IntGaugeVec::new(Opts::new(name, help), labels)?;
-            registry.register(Box::new(made.clone()))?;
-            Ok(made)
+        let gauge = |name: &str, help: &str, label: &str| {
+            registered(registry, IntGaugeVec::new(Opts::new(name, help), &[label])?)
         };
         let reached = IntCounterVec::new(
             Opts::new("pod_safety_fence_phases_total", "Incidents that entered a phase."),
             &["phase"],
         )?;
-        registry.register(Box::new(reached.clone()))?;
         let to_evidence = Histogram::with_opts(
             HistogramOpts::new(
                 "pod_safety_fence_time_to_evidence_seconds",
@@ -42,23 +39,21 @@ impl FencingMetrics {
             )
             .buckets(vec![1.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0]),
         )?;
-        registry.register(Box::new(to_evidence.clone()))?;
         // The status of a FenceDevice shows which device it is: metrics name no objects.
         let unanswered = IntGauge::new(
             "pod_safety_fence_device_unreachable_targets",
             "Nodes whose power state a device could not report at the last status check, over all devices.",
         )?;
-        registry.register(Box::new(unanswered.clone()))?;
         let metrics = Self {
-            incidents: gauge("pod_safety_fences", "Incidents of nodes by phase.", &["phase"])?,
-            phases_reached: reached,
-            to_evidence,
-            unanswered,
-            devices: gauge("pod_safety_fence_devices", "Fence devices by state.", &["state"])?,
+            incidents: gauge("pod_safety_fences", "Incidents of nodes by phase.", "phase")?,
+            phases_reached: registered(registry, reached)?,
+            to_evidence: registered(registry, to_evidence)?,
+            unanswered: registered(registry, unanswered)?,
+            devices: gauge("pod_safety_fence_devices", "Fence devices by state.", "state")?,
             problems: gauge(
                 "pod_safety_fence_device_problems",
                 "Nodes for which the last status check of a device found a problem, by problem.",
-                &["problem"],
+                "problem",
             )?,
             phases: Mutex::default(),
         };

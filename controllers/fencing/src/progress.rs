@@ -8,7 +8,6 @@ use std::sync::Arc;
 use crate::holds::{Decision, Hold};
 use pod_safety_shared::api::{Attempt, DesiredPower, NodeFenceStatus, Phase, Power};
 use pod_safety_shared::authority::{Step, incident_name};
-use pod_safety_shared::controller_loop::{NodeUnreadable, Subject};
 use pod_safety_shared::model::FencePolicyObject;
 
 use super::gates::{self, Purpose};
@@ -20,9 +19,7 @@ use super::{drain, recover, remediate};
 /// Decides about a live incident.
 pub(super) fn progress(incident: &Incident<'_>) -> Decision {
     if let NodeMatch::UnknownBoot(node) = incident.node_match {
-        let why = "it has no UUID in status.nodeInfo.bootID".to_owned();
-        let hold = Hold::from(NodeUnreadable { node: Arc::clone(&node.name), why });
-        return Decision::hold(Subject::Node(Arc::clone(&node.name)), hold);
+        return Decision::unreadable_node(&node.name, "it has no UUID in status.nodeInfo.bootID");
     }
     match incident.status().phase {
         Phase::Pending => decide_pending(incident),

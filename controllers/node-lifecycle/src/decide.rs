@@ -7,7 +7,7 @@ use crate::holds::{Decision, Hold};
 use pod_safety_shared::authority::{Effect, Intent, ManagedTaint, NodeUpdate, Update};
 use pod_safety_shared::cache::{Lookup, View, WATCH_GAP};
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::controller_loop::{Mode, NodeUnreadable, Subject};
+use pod_safety_shared::controller_loop::{Mode, Subject};
 use pod_safety_shared::model::{
     ConditionState, Kind, NOT_READY_TAINT, Node, Readiness, SUSPECT_TAINT, UNREACHABLE_TAINT,
 };
@@ -63,10 +63,7 @@ pub fn decide(key: &Key, view: &View<'_>, now: Mono, config: &Config) -> Decisio
             Mode::Replace => replace(node, view, now, config),
             Mode::Guard | Mode::Observe => guard(node, view, now, config),
         },
-        Lookup::Unknown(why) => {
-            let hold = Hold::from(NodeUnreadable { node: Arc::clone(name), why: why.to_owned() });
-            Decision::hold(Subject::Node(Arc::clone(name)), hold)
-        }
+        Lookup::Unknown(why) => Decision::unreadable_node(name, why),
         Lookup::Absent => Decision::default(),
     }
 }

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use pod_safety_shared::authority::{Effect, NodeUpdate, Outcome};
 use pod_safety_shared::cache::{View, ZoneCount};
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::metrics::MetricsError;
+use pod_safety_shared::metrics::{MetricsError, registered};
 use pod_safety_shared::model::{NOT_READY_TAINT, Node, UNREACHABLE_TAINT, Uid};
 use prometheus::{GaugeVec, Histogram, HistogramOpts, IntCounterVec, Opts, Registry};
 
@@ -42,26 +42,19 @@ struct PendingUpdate {
 
 impl NodeLifecycleMetrics {
     pub(super) fn register(registry: &Registry) -> Result<Self, MetricsError> {
-        let gauge = |name: &str, help: &str| -> Result<GaugeVec, MetricsError> {
-            let made = GaugeVec::new(Opts::new(name, help), &["zone"])?;
-            registry.register(Box::new(made.clone()))?;
-            Ok(made)
-        };
-        let histogram = |name: &str, help: &str, buckets: Vec<f64>| -> Result<Histogram, MetricsError> {
-            let made = Histogram::with_opts(HistogramOpts::new(name, help).buckets(buckets))?;
-            registry.register(Box::new(made.clone()))?;
-            Ok(made)
+        let gauge = |name: &str, help: &str| registered(registry, GaugeVec::new(Opts::new(name, help), &["zone"])?);
+        let histogram = |name: &str, help: &str, buckets: Vec<f64>| {
+            registered(registry, Histogram::with_opts(HistogramOpts::new(name, help).buckets(buckets))?)
         };
         let evictions = IntCounterVec::new(
             Opts::new("node_collector_evictions_total", "Nodes that were tainted NoExecute because they were lost."),
             &["zone"],
         )?;
-        registry.register(Box::new(evictions.clone()))?;
         Ok(Self {
             health: gauge("node_collector_zone_health", "Percentage of nodes of a zone that are Ready.")?,
             size: gauge("node_collector_zone_size", "Nodes of a zone.")?,
             unhealthy: gauge("node_collector_unhealthy_nodes_in_zone", "Nodes of a zone that are not Ready.")?,
-            evictions,
+            evictions: registered(registry, evictions)?,
             // KCM's buckets: a millisecond, multiplied by four seven times.
             durations: histogram(
                 "node_collector_update_node_health_duration_seconds",

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::holds::{Decision, Hold};
+use crate::holds::Decision;
 use pod_safety_shared::authority::{Intent, Update};
 use pod_safety_shared::cache::{Lookup, View};
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::controller_loop::{Mode, NodeUnreadable, Subject};
+use pod_safety_shared::controller_loop::Mode;
 use pod_safety_shared::model::{ConditionState, Node, Pod, Readiness};
 
 use super::config::Config;
@@ -28,10 +28,7 @@ pub(super) fn decide(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Confi
             }
             decision
         }
-        Lookup::Unknown(why) if view.pods_on(name).next().is_some() => {
-            let hold = Hold::from(NodeUnreadable { node: Arc::clone(name), why: why.to_owned() });
-            Decision::hold(Subject::Node(Arc::clone(name)), hold)
-        }
+        Lookup::Unknown(why) if view.pods_on(name).next().is_some() => Decision::unreadable_node(name, why),
         // The pods of a deleted node are the pod garbage collector's.
         Lookup::Unknown(_) | Lookup::Absent => Decision::default(),
     }

@@ -7,7 +7,7 @@ use crate::holds::{Decision, Hold};
 use pod_safety_shared::authority::{Claim, DeleteCause, ForceDeleteRequest, GracefulDeleteRequest, Intent};
 use pod_safety_shared::cache::{LastHeartbeat, Lookup, View};
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::controller_loop::{NodeUnreadable, Subject};
+use pod_safety_shared::controller_loop::Subject;
 use pod_safety_shared::model::{FenceEvidenceObject, Kind, Node, Phase, Pod, Readiness, Uid};
 
 use super::config::Config;
@@ -69,10 +69,7 @@ pub fn decide(key: &Key, view: &View<'_>, now: Mono, config: &Config) -> Decisio
                 None if node.out_of_service => decide_out_of_service(node, view, config),
                 None => decide_without_evidence(node, view, now, config),
             },
-            Lookup::Unknown(why) if view.pods_on(name).next().is_some() => {
-                let hold = Hold::from(NodeUnreadable { node: Arc::clone(name), why: why.to_owned() });
-                Decision::hold(Subject::Node(Arc::clone(name)), hold)
-            }
+            Lookup::Unknown(why) if view.pods_on(name).next().is_some() => Decision::unreadable_node(name, why),
             Lookup::Unknown(_) => Decision::default(),
             Lookup::Absent => decide_orphaned(name, view, now, config),
         },

@@ -1,7 +1,7 @@
 //! KCM's two metrics under KCM's names, labels included.
 
 use pod_safety_shared::authority::{ClaimKind, ForceDeleteRequest, Outcome};
-use pod_safety_shared::metrics::MetricsError;
+use pod_safety_shared::metrics::{MetricsError, registered};
 use prometheus::{IntCounterVec, Opts, Registry};
 
 /// The metrics of the pod garbage collector.
@@ -13,23 +13,17 @@ pub(super) struct PodGcMetrics {
 
 impl PodGcMetrics {
     pub(super) fn register(registry: &Registry) -> Result<Self, MetricsError> {
-        let labels = &["namespace", "reason"];
-        let deleted = IntCounterVec::new(
-            Opts::new(
-                "pod_gc_collector_force_delete_pods_total",
-                "Pods that the collector force deleted, or tried to and failed, as kube-controller-manager counts them.",
-            ),
-            labels,
+        let counter = |name: &str, help: &str| {
+            registered(registry, IntCounterVec::new(Opts::new(name, help), &["namespace", "reason"])?)
+        };
+        let deleted = counter(
+            "pod_gc_collector_force_delete_pods_total",
+            "Pods that the collector force deleted, or tried to and failed, as kube-controller-manager counts them.",
         )?;
-        let errors = IntCounterVec::new(
-            Opts::new(
-                "pod_gc_collector_force_delete_pod_errors_total",
-                "Force deletions that failed with an error of the API server.",
-            ),
-            labels,
+        let errors = counter(
+            "pod_gc_collector_force_delete_pod_errors_total",
+            "Force deletions that failed with an error of the API server.",
         )?;
-        registry.register(Box::new(deleted.clone()))?;
-        registry.register(Box::new(errors.clone()))?;
         Ok(Self { deleted, errors })
     }
 

@@ -7,7 +7,7 @@ use crate::holds::{Decision, Hold};
 use pod_safety_shared::authority::{DeleteCause, GracefulDeleteRequest, Intent};
 use pod_safety_shared::cache::{Lookup, View};
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::controller_loop::{NodeUnreadable, Subject};
+use pod_safety_shared::controller_loop::Subject;
 use pod_safety_shared::model::{Kind, Node, Pod, Taint, TolerationPeriod};
 
 /// A node with pods whose tolerations run out is checked this often, so that the numbers shown are current; and
@@ -32,10 +32,7 @@ pub fn decide(Key(name): &Key, view: &View<'_>, now: Mono) -> Decision {
     match view.node(name) {
         Lookup::Known(node) if node.no_execute.is_empty() => Decision::default(),
         Lookup::Known(node) => decide_tainted(node, view, now),
-        Lookup::Unknown(why) if view.pods_on(name).next().is_some() => {
-            let hold = Hold::from(NodeUnreadable { node: Arc::clone(name), why: why.to_owned() });
-            Decision::hold(Subject::Node(Arc::clone(name)), hold)
-        }
+        Lookup::Unknown(why) if view.pods_on(name).next().is_some() => Decision::unreadable_node(name, why),
         // Taints do not matter for the pods of a deleted node.
         Lookup::Unknown(_) | Lookup::Absent => Decision::default(),
     }

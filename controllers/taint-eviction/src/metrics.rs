@@ -2,7 +2,7 @@
 
 use pod_safety_shared::authority::{GracefulDeleteRequest, Outcome};
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::metrics::MetricsError;
+use pod_safety_shared::metrics::{MetricsError, registered};
 use prometheus::{Histogram, HistogramOpts, IntCounter, Registry};
 
 /// The metrics of evictions by taint, in addition to those of the queue and of the reasons of holds.
@@ -25,9 +25,7 @@ impl TaintEvictionMetrics {
             )
             .buckets(vec![0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 30.0, 60.0, 120.0, 180.0, 240.0]),
         )?;
-        registry.register(Box::new(deletions.clone()))?;
-        registry.register(Box::new(durations.clone()))?;
-        Ok(Self { deletions, durations })
+        Ok(Self { deletions: registered(registry, deletions)?, durations: registered(registry, durations)? })
     }
 
     /// KCM multiplies its nanoseconds by 10⁹, so that every observation overflows; these are seconds.

@@ -1,6 +1,6 @@
 //! The metrics of exported spans.
 
-use pod_safety_shared::metrics::MetricsError;
+use pod_safety_shared::metrics::{MetricsError, registered};
 use prometheus::{IntCounter, IntCounterVec, Opts, Registry};
 
 /// The metrics of traces.
@@ -30,9 +30,7 @@ impl TraceMetrics {
             "pod_safety_trace_export_failures_total",
             "Requests to the OpenTelemetry collector that failed. Their spans are exported later, unless the collector rejected them.",
         )?;
-        registry.register(Box::new(spans.clone()))?;
-        registry.register(Box::new(failures.clone()))?;
-        Ok(Self { spans, failures })
+        Ok(Self { spans: registered(registry, spans)?, failures: registered(registry, failures)? })
     }
 
     pub(super) fn exported(&self, spans: u64) {

@@ -1,7 +1,7 @@
 //! The metrics of volumes, in addition to those of the queue and of the reasons of holds.
 
 use pod_safety_shared::authority::{Outcome, Update, VolumeChange};
-use pod_safety_shared::metrics::MetricsError;
+use pod_safety_shared::metrics::{MetricsError, registered};
 use prometheus::{IntCounterVec, Opts, Registry};
 
 #[derive(Clone, Debug)]
@@ -16,10 +16,9 @@ impl VolumeGuardMetrics {
             &["change"],
         )?;
         for change in VolumeChange::NAMES {
-            changes.with_label_values(&[change]).inc_by(0);
+            changes.with_label_values(&[*change]).inc_by(0);
         }
-        registry.register(Box::new(changes.clone()))?;
-        Ok(Self { changes })
+        Ok(Self { changes: registered(registry, changes)? })
     }
 
     pub(super) fn record_update(&self, update: &Update, outcome: &Outcome) {

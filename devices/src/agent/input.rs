@@ -37,17 +37,7 @@ pub(super) fn order_input(agent: &str, metadata: &Metadata, order: &Order) -> Re
     let node = ("nodename", order.machine.node.as_ref());
     // The agents' own name for a status check, and last: of a duplicate line the last one counts.
     let action = ("action", action(order.act));
-    let mut text = Zeroizing::new(String::new());
-    for (name, value) in &order.parameters {
-        if let Some(value) = line(name, find_parameter(agent, metadata, name)?, value.reveal())? {
-            push(&mut text, name, value);
-        }
-    }
-    for (name, value) in [node, action] {
-        check_plain(name, value)?;
-        push(&mut text, name, value);
-    }
-    Ok(Zeroizing::new(text.as_bytes().to_vec()))
+    input(agent, metadata, order.parameters.iter(), [node, action])
 }
 
 /// The input that makes the agent list what this filter selects. The filter is constant, and no parameter of the
@@ -58,14 +48,24 @@ pub(super) fn list_input(
     order: &Order,
     filter: &str,
 ) -> Result<Zeroizing<Vec<u8>>, DeviceError> {
-    let mut text = Zeroizing::new(String::new());
     let kept = order.parameters.iter().filter(|(name, _)| !LISTS.contains(&name.as_str()));
-    for (name, value) in kept {
+    input(agent, metadata, kept, [("filter", filter), ("action", "list")])
+}
+
+/// These parameters, and then the lines that no parameter changes.
+fn input<'a>(
+    agent: &str,
+    metadata: &Metadata,
+    parameters: impl Iterator<Item = (&'a String, &'a Value)>,
+    last: [(&str, &str); 2],
+) -> Result<Zeroizing<Vec<u8>>, DeviceError> {
+    let mut text = Zeroizing::new(String::new());
+    for (name, value) in parameters {
         if let Some(value) = line(name, find_parameter(agent, metadata, name)?, value.reveal())? {
             push(&mut text, name, value);
         }
     }
-    for (name, value) in [("filter", filter), ("action", "list")] {
+    for (name, value) in last {
         check_plain(name, value)?;
         push(&mut text, name, value);
     }

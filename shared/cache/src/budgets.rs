@@ -117,10 +117,6 @@ impl Object for Budget {
             .map_err(|error| Undecodable::from_meta(&meta, &error))
     }
 
-    fn meta(wire: &wire::Budget) -> Option<&wire::ObjectMeta> {
-        wire.metadata.as_ref()
-    }
-
     fn table(inner: &mut Inner) -> &mut Table<Self> {
         &mut inner.budgets
     }

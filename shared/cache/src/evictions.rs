@@ -296,10 +296,6 @@ impl Object for EvictionRequest {
             .map_err(|error| Undecodable::from_meta(&meta, &error))
     }
 
-    fn meta(wire: &Self::Wire) -> Option<&wire::ObjectMeta> {
-        wire.metadata.as_ref()
-    }
-
     fn table(inner: &mut Inner) -> &mut Table<Self> {
         &mut inner.evictions.requests
     }
@@ -336,10 +332,6 @@ impl Object for Eviction {
         let (spec, status) = (wire.spec.unwrap_or_default(), wire.status.unwrap_or_default());
         project_eviction(&meta, spec, status, managers, (interner, now))
             .map_err(|error| Undecodable::from_meta(&meta, &error))
-    }
-
-    fn meta(wire: &Self::Wire) -> Option<&wire::ObjectMeta> {
-        wire.eviction.metadata.as_ref()
     }
 
     fn table(inner: &mut Inner) -> &mut Table<Self> {

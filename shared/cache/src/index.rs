@@ -1,5 +1,6 @@
 //! One index for each lookup of a decision, so that none scans all pods.
 
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -25,6 +26,21 @@ impl CollectionOrder {
             created: pod.created,
             name: Arc::clone(&pod.key.name),
             uid: pod.key.uid.clone(),
+        }
+    }
+}
+
+/// Removes a value from the values of its key, and the key with its last value.
+pub(super) fn forget<K, Q, V>(index: &mut BTreeMap<K, BTreeSet<V>>, key: &Q, value: &V)
+where
+    K: Ord + Borrow<Q>,
+    Q: Ord + ?Sized,
+    V: Ord,
+{
+    if let Some(values) = index.get_mut(key) {
+        values.remove(value);
+        if values.is_empty() {
+            index.remove(key);
         }
     }
 }
@@ -64,14 +80,7 @@ impl PodIndex {
     pub(super) fn remove(&mut self, pod: &Pod) {
         let uid = pod.uid();
         match &pod.node {
-            Some(node) => {
-                if let Some(pods) = self.by_node.get_mut(node) {
-                    pods.remove(uid);
-                    if pods.is_empty() {
-                        self.by_node.remove(node);
-                    }
-                }
-            }
+            Some(node) => forget(&mut self.by_node, node, uid),
             None => {
                 self.terminating_unscheduled.remove(uid);
             }

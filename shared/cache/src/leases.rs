@@ -51,10 +51,6 @@ impl Object for NodeLease {
         Some((Self { name, uid, rv, renew_time, duration }, renewal.resource_version))
     }
 
-    fn meta(wire: &wire::Lease) -> Option<&wire::ObjectMeta> {
-        wire.metadata.as_ref()
-    }
-
     fn table(inner: &mut Inner) -> &mut Table<Self> {
         &mut inner.leases
     }

@@ -1,5 +1,6 @@
 //! The metrics of what is watched.
 
+use pod_safety_client::registered;
 use prometheus::{Gauge, GaugeVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 
 use crate::model::Kind;
@@ -21,15 +22,10 @@ impl CacheMetrics {
     /// # Errors
     /// A metric is already registered.
     pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let gauge = |name: &str, help: &str| -> Result<IntGaugeVec, prometheus::Error> {
-            let made = IntGaugeVec::new(Opts::new(name, help), &["resource"])?;
-            registry.register(Box::new(made.clone()))?;
-            Ok(made)
-        };
-        let counter = |name: &str, help: &str, labels: &[&str]| -> Result<IntCounterVec, prometheus::Error> {
-            let made = IntCounterVec::new(Opts::new(name, help), labels)?;
-            registry.register(Box::new(made.clone()))?;
-            Ok(made)
+        let gauge =
+            |name: &str, help: &str| registered(registry, IntGaugeVec::new(Opts::new(name, help), &["resource"])?);
+        let counter = |name: &str, help: &str, labels: &[&str]| {
+            registered(registry, IntCounterVec::new(Opts::new(name, help), labels)?)
         };
         let last_contact = GaugeVec::new(
             Opts::new(
@@ -38,7 +34,6 @@ impl CacheMetrics {
             ),
             &["resource"],
         )?;
-        registry.register(Box::new(last_contact.clone()))?;
         Ok(Self {
             objects: gauge("pod_safety_cache_objects", "Objects in the cache.")?,
             undecodable: gauge(
@@ -46,7 +41,7 @@ impl CacheMetrics {
                 "Objects that could not be decoded; they are never acted on.",
             )?,
             synced: gauge("pod_safety_cache_synced", "1 once the resource was listed in full.")?,
-            last_contact,
+            last_contact: registered(registry, last_contact)?,
             relists: counter(
                 "pod_safety_cache_lists_total",
                 "Full lists of the resource: one at start, more after lost watches.",

@@ -191,10 +191,6 @@ impl Object for Node {
         project_node(&meta, &spec, &status, interner, now).map_err(|error| Undecodable::from_meta(&meta, &error))
     }
 
-    fn meta(wire: &wire::Node) -> Option<&wire::ObjectMeta> {
-        wire.metadata.as_ref()
-    }
-
     fn table(inner: &mut Inner) -> &mut Table<Self> {
         &mut inner.nodes
     }

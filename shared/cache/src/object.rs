@@ -70,10 +70,41 @@ impl Undecodable {
     }
 }
 
+/// The metadata of a wire object: for the version from which the watch continues.
+pub(crate) trait HasMeta {
+    fn meta(&self) -> Option<&wire::ObjectMeta>;
+}
+
+macro_rules! has_meta {
+    ($($wire:ident)*) => { $(
+        impl HasMeta for wire::$wire {
+            fn meta(&self) -> Option<&wire::ObjectMeta> {
+                self.metadata.as_ref()
+            }
+        }
+    )* };
+}
+
+has_meta! {
+    Budget EvictionRequest Lease Node PersistentVolume PersistentVolumeClaim Pod VolumeAttachment Workload
+}
+
+impl HasMeta for wire::ManagedEviction {
+    fn meta(&self) -> Option<&wire::ObjectMeta> {
+        self.eviction.metadata.as_ref()
+    }
+}
+
+impl<S, T> HasMeta for wire::Custom<S, T> {
+    fn meta(&self) -> Option<&wire::ObjectMeta> {
+        Some(&self.metadata)
+    }
+}
+
 /// A kind that the cache follows. Sealed: the cache's own indexes depend on it.
 pub(crate) trait Object: Sized + Send + Sync + 'static {
     /// The wire type.
-    type Wire: wire::Decode + Send;
+    type Wire: wire::Decode + HasMeta + Send;
     /// The type that is stored.
     type Stored: Send + Sync + 'static;
     /// The kind.
@@ -90,9 +121,6 @@ pub(crate) trait Object: Sized + Send + Sync + 'static {
     fn decode_partial<'a>(_inner: &Inner, _raw: &'a wire::Raw) -> Option<(Self::Stored, &'a str)> {
         None
     }
-
-    /// The metadata of the wire object: for removals, and for the version from which the watch continues.
-    fn meta(wire: &Self::Wire) -> Option<&wire::ObjectMeta>;
 
     /// All objects of this kind.
     fn table(inner: &mut Inner) -> &mut Table<Self::Stored>;
@@ -382,10 +410,6 @@ impl Object for Pod {
         let meta = wire.metadata.unwrap_or_default();
         project_pod(&meta, wire.spec.unwrap_or_default(), &wire.status.unwrap_or_default(), interner, now)
             .map_err(|error| Undecodable::from_meta(&meta, &error))
-    }
-
-    fn meta(wire: &wire::Pod) -> Option<&wire::ObjectMeta> {
-        wire.metadata.as_ref()
     }
 
     fn table(inner: &mut Inner) -> &mut Table<Self> {

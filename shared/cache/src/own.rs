@@ -5,22 +5,20 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::index::forget;
 use super::object::{Identity, Notify, Object, ProjectError, Undecodable, parse_identity, parse_name};
 use super::table::{Entry, Table};
 use super::{Change, Inner};
 use crate::api::{FenceDeviceSpec, FenceEvidenceSpec, FencePolicySpec, NodeFenceSpec, PodSafetyRemediationSpec};
 use crate::clock::Mono;
-use crate::model::{
-    CustomObject, CustomSpec, FenceDeviceObject, FenceEvidenceObject, FencePolicyObject, Interner, Kind,
-    NodeFenceObject, RemediationObject, Uid,
-};
+use crate::model::{CustomObject, CustomSpec, Interner, Kind, Uid};
 use crate::wire;
 
 /// All objects of pod-safety's own kinds.
 #[derive(Debug, Default)]
 pub(super) struct OwnKinds {
-    pub(super) devices: Table<FenceDeviceObject>,
-    pub(super) policies: Table<FencePolicyObject>,
+    pub(super) devices: IndexedByNode<FenceDeviceSpec>,
+    pub(super) policies: IndexedByNode<FencePolicySpec>,
     pub(super) node_fences: IndexedByNode<NodeFenceSpec>,
     pub(super) evidence: IndexedByNode<FenceEvidenceSpec>,
     pub(super) remediations: IndexedByNode<PodSafetyRemediationSpec>,
@@ -41,7 +39,7 @@ impl OwnKinds {
     }
 }
 
-/// The objects of one kind, indexed by node.
+/// The objects of one kind, indexed by node: each that is about one node.
 #[derive(Debug)]
 pub(super) struct IndexedByNode<S: CustomSpec> {
     pub(super) table: Table<CustomObject<S>>,
@@ -59,73 +57,31 @@ impl<S: CustomSpec> IndexedByNode<S> {
         let uids = self.by_node.get(node).into_iter().flatten();
         uids.filter_map(|uid| self.table.get_known(uid))
     }
-
-    fn index(&mut self, node: &Arc<str>, uid: &Uid) {
-        self.by_node.entry(Arc::clone(node)).or_default().insert(uid.clone());
-    }
-
-    fn unindex(&mut self, node: &str, uid: &Uid) {
-        if let Some(uids) = self.by_node.get_mut(node) {
-            uids.remove(uid);
-            if uids.is_empty() {
-                self.by_node.remove(node);
-            }
-        }
-    }
 }
 
 /// A kind of pod-safety's own CRDs that the cache follows.
 pub(super) trait OwnKind: CustomSpec {
     const KIND: Kind;
-    fn table(kinds: &mut OwnKinds) -> &mut Table<CustomObject<Self>>;
-    /// The index by node, if the kind has one.
-    fn by_node(_kinds: &mut OwnKinds) -> Option<&mut IndexedByNode<Self>> {
-        None
-    }
+    fn all(kinds: &mut OwnKinds) -> &mut IndexedByNode<Self>;
 }
 
-impl OwnKind for FenceDeviceSpec {
-    const KIND: Kind = Kind::FenceDevices;
-    fn table(kinds: &mut OwnKinds) -> &mut Table<FenceDeviceObject> {
-        &mut kinds.devices
-    }
+macro_rules! own_kinds {
+    ($($spec:ident: $kind:ident, $field:ident;)*) => { $(
+        impl OwnKind for $spec {
+            const KIND: Kind = Kind::$kind;
+            fn all(kinds: &mut OwnKinds) -> &mut IndexedByNode<Self> {
+                &mut kinds.$field
+            }
+        }
+    )* };
 }
 
-impl OwnKind for FencePolicySpec {
-    const KIND: Kind = Kind::FencePolicies;
-    fn table(kinds: &mut OwnKinds) -> &mut Table<FencePolicyObject> {
-        &mut kinds.policies
-    }
-}
-
-impl OwnKind for NodeFenceSpec {
-    const KIND: Kind = Kind::NodeFences;
-    fn table(kinds: &mut OwnKinds) -> &mut Table<NodeFenceObject> {
-        &mut kinds.node_fences.table
-    }
-    fn by_node(kinds: &mut OwnKinds) -> Option<&mut IndexedByNode<Self>> {
-        Some(&mut kinds.node_fences)
-    }
-}
-
-impl OwnKind for FenceEvidenceSpec {
-    const KIND: Kind = Kind::FenceEvidences;
-    fn table(kinds: &mut OwnKinds) -> &mut Table<FenceEvidenceObject> {
-        &mut kinds.evidence.table
-    }
-    fn by_node(kinds: &mut OwnKinds) -> Option<&mut IndexedByNode<Self>> {
-        Some(&mut kinds.evidence)
-    }
-}
-
-impl OwnKind for PodSafetyRemediationSpec {
-    const KIND: Kind = Kind::Remediations;
-    fn table(kinds: &mut OwnKinds) -> &mut Table<RemediationObject> {
-        &mut kinds.remediations.table
-    }
-    fn by_node(kinds: &mut OwnKinds) -> Option<&mut IndexedByNode<Self>> {
-        Some(&mut kinds.remediations)
-    }
+own_kinds! {
+    FenceDeviceSpec: FenceDevices, devices;
+    FencePolicySpec: FencePolicies, policies;
+    NodeFenceSpec: NodeFences, node_fences;
+    FenceEvidenceSpec: FenceEvidences, evidence;
+    PodSafetyRemediationSpec: Remediations, remediations;
 }
 
 fn project<S: CustomSpec>(
@@ -175,12 +131,8 @@ impl<S: OwnKind> Object for CustomObject<S> {
         project(wire, interner, now).map_err(|wrong| Undecodable::from_meta(&wrong.0, &wrong.1))
     }
 
-    fn meta(wire: &Self::Wire) -> Option<&wire::ObjectMeta> {
-        Some(&wire.metadata)
-    }
-
     fn table(inner: &mut Inner) -> &mut Table<Self> {
-        S::table(&mut inner.own_kinds)
+        &mut S::all(&mut inner.own_kinds).table
     }
 
     fn put(inner: &mut Inner, mut object: Self, _now: Mono, notify: Notify<'_>) {
@@ -189,21 +141,20 @@ impl<S: OwnKind> Object for CustomObject<S> {
         }
         let uid = object.uid.clone();
         let node = object.node().map(|node| inner.interner.intern(node));
-        let mut moved = None;
-        if let Some(Entry::Known(before)) = S::table(&mut inner.own_kinds).get(&uid) {
+        let all = S::all(&mut inner.own_kinds);
+        if let Some(Entry::Known(before)) = all.table.get(&uid) {
             object.first_seen = before.first_seen;
             if object.status == before.status {
                 object.status_seen = before.status_seen;
             }
             // The node of an object may be an annotation, which can be changed.
-            moved = before.node().filter(|before| Some(*before) != node.as_deref()).map(str::to_owned);
+            if let Some(moved) = before.node().filter(|before| Some(*before) != node.as_deref()) {
+                forget(&mut all.by_node, moved, &uid);
+            }
         }
-        if let (Some(moved), Some(by_node)) = (&moved, S::by_node(&mut inner.own_kinds)) {
-            by_node.unindex(moved, &uid);
-        }
-        S::table(&mut inner.own_kinds).put(uid.clone(), Entry::Known(object));
-        if let (Some(node), Some(by_node)) = (&node, S::by_node(&mut inner.own_kinds)) {
-            by_node.index(node, &uid);
+        all.table.put(uid.clone(), Entry::Known(object));
+        if let Some(node) = &node {
+            all.by_node.entry(Arc::clone(node)).or_default().insert(uid);
         }
         notify(Change::Fencing { node: node.as_ref() });
         inner.notify_held_volumes(node.as_ref(), notify);
@@ -213,22 +164,21 @@ impl<S: OwnKind> Object for CustomObject<S> {
         if !inner.is_fencing_namespace(undecodable.namespace.as_deref().unwrap_or_default()) {
             return;
         }
-        let Some(uid) = undecodable.uid else {
-            return S::table(&mut inner.own_kinds).count_unidentified();
-        };
+        let Some(uid) = undecodable.uid else { return Self::table(inner).count_unidentified() };
         Self::remove(inner, &uid, now, notify);
-        S::table(&mut inner.own_kinds).put(uid, Entry::Undecodable(undecodable.reason.into()));
+        Self::table(inner).put(uid, Entry::Undecodable(undecodable.reason.into()));
         notify(Change::Fencing { node: None });
     }
 
     fn remove(inner: &mut Inner, uid: &Uid, _now: Mono, notify: Notify<'_>) {
-        let node = match S::table(&mut inner.own_kinds).remove(uid) {
+        let all = S::all(&mut inner.own_kinds);
+        let node = match all.table.remove(uid) {
             Some(Entry::Known(object)) => object.node().map(|node| inner.interner.intern(node)),
             Some(Entry::Undecodable(_)) => None,
             None => return,
         };
-        if let (Some(node), Some(by_node)) = (&node, S::by_node(&mut inner.own_kinds)) {
-            by_node.unindex(node, uid);
+        if let Some(node) = &node {
+            forget(&mut all.by_node, node, uid);
         }
         notify(Change::Fencing { node: node.as_ref() });
         inner.notify_held_volumes(node.as_ref(), notify);

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
+use super::index::forget;
 use crate::clock::Mono;
 use crate::model::{Labels, Pod, Selector, Uid};
 
@@ -70,15 +71,6 @@ fn bucket(namespace: &str, pair: Option<(&str, &str)>) -> Bucket {
 /// Every bucket in which a class is indexed.
 fn buckets<'a>(namespace: &'a str, labels: &'a Labels) -> impl Iterator<Item = Bucket> + 'a {
     labels.iter().map(Some).chain([None]).map(move |pair| bucket(namespace, pair))
-}
-
-fn forget<K: Ord, V: Ord>(index: &mut BTreeMap<K, BTreeSet<V>>, key: &K, value: &V) {
-    if let Some(set) = index.get_mut(key) {
-        set.remove(value);
-        if set.is_empty() {
-            index.remove(key);
-        }
-    }
 }
 
 impl Selection {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::feed::{first_limit, read_page};
-use super::object::{Object, Undecodable};
+use super::object::{HasMeta, Object, Undecodable};
 use super::{Cache, CacheWriter as _, ScaleAnswer, ViewGuard};
 use crate::clock::{Env, Mono};
 use crate::model::{Controller, Kind, Uid};
@@ -200,7 +200,7 @@ impl Cache {
     pub(super) fn decode_and_apply<T: Object>(&self, raw: &Raw, now: Mono) -> Option<String> {
         match raw.decode::<T::Wire>() {
             Ok(wire) => {
-                let version = T::meta(&wire).and_then(|meta| meta.resource_version.clone());
+                let version = HasMeta::meta(&wire).and_then(|meta| meta.resource_version.clone());
                 self.apply::<T>(wire, now);
                 version
             }

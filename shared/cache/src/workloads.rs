@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use super::index::forget;
 use super::object::{Identity, Notify, Object, ProjectError, Undecodable, controller_of, parse_identity, parse_name};
 use super::table::{Entry, Table};
 use super::{Change, Inner};
@@ -48,13 +49,8 @@ impl Workloads {
     }
 
     fn remove_managed(&mut self, workload: &Workload) {
-        if let Some(controller) = &workload.controller
-            && let Some(managed) = self.managed.get_mut(&controller.uid)
-        {
-            managed.remove(&workload.uid);
-            if managed.is_empty() {
-                self.managed.remove(&controller.uid);
-            }
+        if let Some(controller) = &workload.controller {
+            forget(&mut self.managed, &controller.uid, &workload.uid);
         }
     }
 }
@@ -137,10 +133,6 @@ impl<W: WorkloadType> Object for WorkloadObject<W> {
         let meta = wire.metadata.unwrap_or_default();
         let replicas = wire.spec.and_then(|spec| spec.replicas);
         project(W::WORKLOAD, &meta, replicas, interner).map_err(|error| Undecodable::from_meta(&meta, &error))
-    }
-
-    fn meta(wire: &wire::Workload) -> Option<&wire::ObjectMeta> {
-        wire.metadata.as_ref()
     }
 
     fn table(inner: &mut Inner) -> &mut Table<Workload> {

@@ -46,7 +46,7 @@ use zeroize::Zeroizing;
 pub use audit::{Audit, NoAudit, RequestLine};
 pub use config::{ConfigError, ConnectOptions, Prefer, Target};
 pub use guard::Guard;
-pub use metrics::ClientMetrics;
+pub use metrics::{ClientMetrics, registered};
 use pace::WritePacer;
 pub use pace::{MAX_WRITE_SLOTS, WriteSlot};
 pub use pod_safety_proof::{GuardRefusal, Resource, Shape};

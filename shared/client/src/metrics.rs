@@ -3,7 +3,17 @@
 use std::time::Duration;
 
 use pod_safety_proof::Resource;
+use prometheus::core::Collector;
 use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry};
+
+/// Registers a metric, and returns it.
+///
+/// # Errors
+/// It is registered already.
+pub fn registered<M: Collector + Clone + 'static>(registry: &Registry, metric: M) -> Result<M, prometheus::Error> {
+    registry.register(Box::new(metric.clone()))?;
+    Ok(metric)
+}
 
 /// Requests to the API server.
 #[derive(Clone, Debug)]
@@ -27,9 +37,7 @@ impl ClientMetrics {
                 .buckets(vec![0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0]),
             &["verb", "resource"],
         )?;
-        registry.register(Box::new(requests.clone()))?;
-        registry.register(Box::new(durations.clone()))?;
-        Ok(Self { requests, durations })
+        Ok(Self { requests: registered(registry, requests)?, durations: registered(registry, durations)? })
     }
 
     pub(crate) fn observe(&self, verb: &str, resource: Resource, code: u16, took: Duration) {

@@ -5,6 +5,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use strum::{Display, EnumString, IntoStaticStr};
 
 use pod_safety_transport::{Identity, Power};
 
@@ -488,19 +489,7 @@ pub struct TargetStatus {
 }
 
 /// Whether a device reaches the node's machine, as in statuses.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    Serialize,
-    Deserialize,
-    strum::IntoStaticStr,
-    strum::Display,
-    strum::EnumString,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr, Display, EnumString)]
 pub enum IdentityMatch {
     /// It reaches the node's machine.
     Match,
@@ -527,14 +516,6 @@ impl From<&Identity> for IdentityMatch {
             Identity::Mismatch { .. } => Self::Mismatch,
             Identity::Unknown => Self::Unknown,
         }
-    }
-}
-
-impl TargetStatus {
-    /// Whether the device reported that the machine has no power, or was terminated.
-    #[must_use]
-    pub fn is_off(&self) -> bool {
-        self.power.is_off()
     }
 }
 

@@ -133,14 +133,6 @@ pub struct Corroborated {
     pub at: String,
 }
 
-impl Sample {
-    /// Whether the device reported that the machine has no power, or was terminated.
-    #[must_use]
-    pub fn is_off(&self) -> bool {
-        self.power.is_off()
-    }
-}
-
 /// What a device reported at one status check.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]

@@ -49,7 +49,7 @@ fn find_problem(sample: &Sample, check: IdentityCheck, expected: Power) -> Optio
     if *identity != IdentityMatch::Match && check == IdentityCheck::Required {
         return Some(format!("{device} does not report which machine it reaches, and identityCheck is Required"));
     }
-    let is_as_expected = if expected == Power::Off { sample.is_off() } else { *power == expected };
+    let is_as_expected = if expected == Power::Off { power.is_off() } else { *power == expected };
     (!is_as_expected).then(|| match said.is_empty() {
         true => format!("{device} says {power}"),
         false => format!("{device} says {power}: {said}"),

@@ -71,7 +71,7 @@ async fn sample_twice(
     let has_reported = after.is_absent() && heartbeat.is_some_and(|heartbeat| heartbeat.at > began);
     if has_reported || !is_unchanged {
         let samples = device_samples.iter_mut().flat_map(|one| &mut one.samples);
-        samples.filter(|sample| sample.is_off()).for_each(mark_contradicted);
+        samples.filter(|sample| sample.power.is_off()).for_each(mark_contradicted);
     }
     Ok((device_samples, before))
 }

@@ -69,10 +69,11 @@ pub enum Evicted {
 }
 
 /// Why a pod was not evicted.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, thiserror::Error, strum::IntoStaticStr)]
 pub enum NotEvicted {
     /// Its budget allows no disruption now.
     #[error("{why}")]
+    #[strum(serialize = "BudgetBlocks")]
     Blocked {
         /// The API server's message, with its numbers.
         why: String,
@@ -82,6 +83,7 @@ pub enum NotEvicted {
     /// The disruption controller has not processed the budget since it was changed, or the pod became Ready in that
     /// moment.
     #[error("{why}")]
+    #[strum(serialize = "BudgetBeingProcessed")]
     Processing {
         /// The API server's message.
         why: String,
@@ -90,6 +92,7 @@ pub enum NotEvicted {
     },
     /// The API server evicts no pod that several budgets select.
     #[error("{} PodDisruptionBudgets select the pod ({}), and the API server evicts no such pod", budgets.len(), budgets.join(", "))]
+    #[strum(serialize = "MultipleBudgets")]
     SeveralBudgets {
         /// Their names; empty if they could not be read.
         budgets: Vec<String>,
@@ -110,6 +113,7 @@ pub enum NotEvicted {
     #[error(
         "its phase says that it terminated, but its last report shows a running container: an eviction would remove it at once, while it may run"
     )]
+    #[strum(serialize = "TerminalButRunning")]
     Unsafe,
     /// It changed between the read and the eviction.
     #[error("it changed while it was being evicted")]
@@ -176,21 +180,8 @@ impl NotEvicted {
 
     /// The reason as one CamelCase word, for programs.
     #[must_use]
-    pub const fn reason(&self) -> &'static str {
-        match self {
-            Self::Blocked { .. } => "BudgetBlocks",
-            Self::Processing { .. } => "BudgetBeingProcessed",
-            Self::SeveralBudgets { .. } => "MultipleBudgets",
-            Self::TooManyDisrupted { .. } => "TooManyDisrupted",
-            Self::NamespaceTerminating { .. } => "NamespaceTerminating",
-            Self::Unsafe => "TerminalButRunning",
-            Self::Changed => "Changed",
-            Self::Unreadable(_) => "Unreadable",
-            Self::WebhookFails { .. } => "WebhookFails",
-            Self::Failing(_) => "Failing",
-            Self::Unknown(_) => "Unknown",
-            Self::Failed(_) => "Failed",
-        }
+    pub fn reason(&self) -> &'static str {
+        self.into()
     }
 }
 

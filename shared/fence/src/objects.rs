@@ -115,6 +115,10 @@ fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
+fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
+    object.pointer("/metadata/annotations")?.get(key)?.as_str()
+}
+
 /// Reads an object with all of its fields, by quorum; `None`: the API server reports that it does not exist.
 async fn read_object(connection: &Connection, path: &str) -> Result<Option<Value>, DeviceError> {
     match connection.send(Call::get(path).all_fields()).await {

@@ -65,7 +65,7 @@ pub(crate) enum OrderError {
 
 impl OrderError {
     /// The category in statuses and metrics, from a closed set.
-    pub(super) const fn category(&self) -> &'static str {
+    pub(super) fn category(&self) -> &'static str {
         match self {
             Self::NoDevice(_) => "NoDevice",
             Self::NotFollowed(_) => "NotFollowed",

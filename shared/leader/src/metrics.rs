@@ -11,7 +11,7 @@ use prometheus::{
 use crate::outcome::VerifyError;
 
 pub use pod_safety_cache::CacheMetrics;
-pub use pod_safety_client::ClientMetrics;
+pub use pod_safety_client::{ClientMetrics, registered};
 
 /// The kinds of evidence that release pods, so that the metric has each series from the start.
 pub const EVIDENCE_NAMES: [&str; 12] = [
@@ -71,16 +71,14 @@ impl Metrics {
             Opts::new("pod_safety_controller_mode", "1 for the mode in which the controller runs."),
             &["controller", "mode"],
         )?;
-        registry.register(Box::new(modes.clone()))?;
         let fence_agents = IntGauge::new(
             "pod_safety_fence_agents_available",
             "1 if fence agents can run; 0 if the process that runs them does not answer.",
         )?;
         fence_agents.set(1);
-        registry.register(Box::new(fence_agents.clone()))?;
         Ok(Self {
-            modes,
-            fence_agents,
+            modes: registered(&registry, modes)?,
+            fence_agents: registered(&registry, fence_agents)?,
             client: ClientMetrics::register(&registry)?,
             cache: CacheMetrics::register(&registry)?,
             lease: LeaseMetrics::register(&registry)?,
@@ -140,12 +138,10 @@ impl LeaseMetrics {
             Opts::new("pod_safety_leader_changes_total", "Times this process gained or lost the lease."),
             &["change"],
         )?;
-        registry.register(Box::new(master.clone()))?;
-        registry.register(Box::new(changes.clone()))?;
         for change in ["gained", "lost"] {
             changes.with_label_values(&[change]);
         }
-        Ok(Self { master, changes })
+        Ok(Self { master: registered(registry, master)?, changes: registered(registry, changes)? })
     }
 
     pub(crate) fn set_leading(&self, name: &str, leads: bool) {
@@ -177,20 +173,22 @@ pub struct AuthorityMetrics {
 
 impl AuthorityMetrics {
     fn register(registry: &Registry) -> Result<Self, MetricsError> {
-        let gauge = |name: &str, help: &str| -> Result<IntGauge, MetricsError> {
-            let metric = IntGauge::with_opts(Opts::new(name, help))?;
-            registry.register(Box::new(metric.clone()))?;
-            Ok(metric)
-        };
+        let gauge = |name: &str, help: &str| registered(registry, IntGauge::new(name, help)?);
         // Prometheus computes an increase only for a series that was there before, so each series starts at zero.
         let counter = |name: &str, help: &str, label: &str, values: &[&str]| -> Result<IntCounterVec, MetricsError> {
-            let metric = IntCounterVec::new(Opts::new(name, help), &[label])?;
-            registry.register(Box::new(metric.clone()))?;
+            let metric = registered(registry, IntCounterVec::new(Opts::new(name, help), &[label])?)?;
             for value in values {
                 metric.with_label_values(&[*value]);
             }
             Ok(metric)
         };
+        let fence_steps = IntCounterVec::new(
+            Opts::new(
+                "pod_safety_fence_steps_total",
+                "Steps of fencing nodes, and status checks through fence devices, by outcome.",
+            ),
+            &["step", "outcome"],
+        )?;
         Ok(Self {
             queued: gauge("pod_safety_authority_queued_intents", "Intents that wait for their turn.")?,
             in_flight: gauge("pod_safety_authority_intents_in_flight", "Intents that are being carried out.")?,
@@ -212,17 +210,7 @@ impl AuthorityMetrics {
                 "reason",
                 &VerifyError::reasons(),
             )?,
-            fence_steps: {
-                let steps = IntCounterVec::new(
-                    Opts::new(
-                        "pod_safety_fence_steps_total",
-                        "Steps of fencing nodes, and status checks through fence devices, by outcome.",
-                    ),
-                    &["step", "outcome"],
-                )?;
-                registry.register(Box::new(steps.clone()))?;
-                steps
-            },
+            fence_steps: registered(registry, fence_steps)?,
             events_dropped: events_dropped(registry)?,
         })
     }
@@ -240,8 +228,7 @@ fn events_dropped(registry: &Registry) -> Result<IntCounter, MetricsError> {
         "pod_safety_events_dropped_total",
         "Kubernetes Events that were not written because too many waited.",
     )?;
-    registry.register(Box::new(dropped.clone()))?;
-    Ok(dropped)
+    Ok(registered(registry, dropped)?)
 }
 
 /// The metrics of the controllers' work queues, under client-go's names, so that dashboards and alerts on
@@ -272,22 +259,16 @@ pub struct Queue {
 
 impl QueueMetrics {
     fn register(registry: &Registry) -> Result<Self, MetricsError> {
-        let counter = |name: &str, help: &str| -> Result<IntCounterVec, MetricsError> {
-            let metric = IntCounterVec::new(Opts::new(name, help), &["name"])?;
-            registry.register(Box::new(metric.clone()))?;
-            Ok(metric)
-        };
-        let histogram = |name: &str, help: &str| -> Result<HistogramVec, MetricsError> {
+        let counter =
+            |name: &str, help: &str| registered(registry, IntCounterVec::new(Opts::new(name, help), &["name"])?);
+        let histogram = |name: &str, help: &str| {
             // client-go's buckets: powers of ten.
             let buckets = vec![1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0];
-            let metric = HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets), &["name"])?;
-            registry.register(Box::new(metric.clone()))?;
-            Ok(metric)
+            registered(registry, HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets), &["name"])?)
         };
         let depth = IntGaugeVec::new(Opts::new("workqueue_depth", "Keys that wait for a decision."), &["name"])?;
-        registry.register(Box::new(depth.clone()))?;
         Ok(Self {
-            depth,
+            depth: registered(registry, depth)?,
             adds: counter("workqueue_adds_total", "Keys that were queued for a decision.")?,
             retries: counter("workqueue_retries_total", "Keys that are decided again because an act failed.")?,
             waited: histogram("workqueue_queue_duration_seconds", "How long keys waited for a decision.")?,

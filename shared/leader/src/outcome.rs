@@ -133,3 +133,9 @@ impl VerifyError {
 pub fn resource_version(meta: &wire::ObjectMeta) -> Option<Rv> {
     meta.resource_version.as_deref()?.parse().ok()
 }
+
+/// The version in the answer. A write that changed nothing returns the old version.
+#[must_use]
+pub fn version_of(answer: &wire::Raw) -> Option<Rv> {
+    resource_version(&answer.decode::<wire::OnlyMeta>().ok()?.metadata?)
+}

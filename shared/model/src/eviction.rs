@@ -26,7 +26,7 @@ pub const CANCELED: &str = "CanceledDueToNoRequesters";
 pub const NO_FURTHER_RESPONDER: &str = "NoFurtherResponder";
 
 /// The intent of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr, strum::EnumString)]
 pub enum EvictionIntent {
     /// Evict the pod.
     Eviction,
@@ -40,11 +40,7 @@ impl EvictionIntent {
     /// Parses the API's value.
     #[must_use]
     pub fn parse(value: &str) -> Self {
-        match value {
-            "Eviction" => Self::Eviction,
-            "Withdrawn" => Self::Withdrawn,
-            _ => Self::Other,
-        }
+        value.parse().unwrap_or(Self::Other)
     }
 
     /// The value in the API.
@@ -135,7 +131,7 @@ impl EvictionRequest {
 }
 
 /// The state of a responder's turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr, strum::EnumString)]
 pub enum ResponderState {
     /// Its turn has not come.
     Inactive,
@@ -155,14 +151,7 @@ impl ResponderState {
     /// Parses the API's value.
     #[must_use]
     pub fn parse(value: &str) -> Self {
-        match value {
-            "Inactive" => Self::Inactive,
-            "Active" => Self::Active,
-            "Interrupted" => Self::Interrupted,
-            "Canceled" => Self::Canceled,
-            "Completed" => Self::Completed,
-            _ => Self::Other,
-        }
+        value.parse().unwrap_or(Self::Other)
     }
 
     /// The value in the API.
@@ -243,7 +232,7 @@ pub struct Requester {
 }
 
 /// The value of a label by which responders and requesters find their Evictions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr, strum::EnumString)]
 #[strum(serialize_all = "kebab-case")]
 pub enum EvictionRole {
     /// A requester.
@@ -258,12 +247,7 @@ impl EvictionRole {
     /// Parses the value of a label.
     #[must_use]
     pub fn parse(value: &str) -> Option<Self> {
-        match value {
-            "requester" => Some(Self::Requester),
-            "responder" => Some(Self::Responder),
-            "requester-responder" => Some(Self::RequesterResponder),
-            _ => None,
-        }
+        value.parse().ok()
     }
 
     /// The value of the label.

@@ -2,9 +2,10 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 /// The kind of evidence about an incarnation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema, IntoStaticStr)]
 pub enum FenceEvidenceKind {
     /// All its power supplies were off in two status checks.
     // docs/assumptions.md: ends-with-its-machine, domain-is-current
@@ -27,6 +28,7 @@ pub enum FenceEvidenceKind {
     StorageFenced,
     /// A person confirmed that it is off.
     #[serde(rename = "Asserted")]
+    #[strum(serialize = "Asserted")]
     OperatorConfirmed,
 }
 
@@ -95,17 +97,8 @@ impl FenceEvidenceKind {
 
     /// The name in the API.
     #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::PowerOff => "PowerOff",
-            Self::Decommissioned => "Decommissioned",
-            Self::InstanceStopped => "InstanceStopped",
-            Self::InstanceGone => "InstanceGone",
-            Self::WatchdogLease => "WatchdogLease",
-            Self::Remediated => "Remediated",
-            Self::StorageFenced => "StorageFenced",
-            Self::OperatorConfirmed => "Asserted",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 
     /// What happened to the node, as the end of a sentence.

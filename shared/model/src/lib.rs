@@ -98,29 +98,12 @@ impl Kind {
 
     /// The name in logs, metrics and RBAC.
     #[must_use]
-    pub const fn resource(self) -> &'static str {
-        match self {
-            Self::Pods => "pods",
-            Self::Nodes => "nodes",
-            Self::NodeLeases => "leases",
-            Self::Budgets => "poddisruptionbudgets",
-            Self::Deployments => "deployments",
-            Self::ReplicaSets => "replicasets",
-            Self::StatefulSets => "statefulsets",
-            Self::ReplicationControllers => "replicationcontrollers",
-            Self::FenceDevices => "fencedevices",
-            Self::FencePolicies => "fencepolicies",
-            Self::NodeFences => "nodefences",
-            Self::FenceEvidences => "fenceevidences",
-            Self::Remediations => "podsafetyremediations",
-            Self::Volumes => "persistentvolumes",
-            Self::Claims => "persistentvolumeclaims",
-            Self::Attachments => "volumeattachments",
+    pub fn resource(self) -> &'static str {
+        if self == Self::VolumeLeases {
             // Distinguishes them from the node Leases, in metrics too.
-            Self::VolumeLeases => "volume leases",
-            Self::EvictionRequests => "evictionrequests",
-            Self::Evictions => "evictions",
+            return "volume leases";
         }
+        self.path().rsplit('/').next().unwrap_or_default()
     }
 
     /// Whether it is one of pod-safety's own kinds, which exist once its CRDs are installed.

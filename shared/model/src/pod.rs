@@ -10,7 +10,7 @@ pub const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
 /// `status.phase`. `Other` has KCM's meaning: a phase that is neither Pending, Running nor Unknown counts as
 /// terminated for its collector, but proves nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::EnumString)]
 pub enum Phase {
     /// Not all containers were started yet.
     Pending,
@@ -30,14 +30,7 @@ impl Phase {
     /// Parses the API's value.
     #[must_use]
     pub fn parse(phase: &str) -> Self {
-        match phase {
-            "Pending" => Self::Pending,
-            "Running" => Self::Running,
-            "Succeeded" => Self::Succeeded,
-            "Failed" => Self::Failed,
-            "Unknown" => Self::Unknown,
-            _ => Self::Other,
-        }
+        phase.parse().unwrap_or(Self::Other)
     }
 
     /// Whether a default DELETE removes a pod of this phase at once (`podStrategy.CheckGracefulDelete`).

@@ -35,7 +35,8 @@ pub struct EvictionUpdate {
 }
 
 /// The change that is written.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantNames)]
+#[strum(serialize_all = "lowercase")]
 pub enum EvictionChange {
     /// Write the status of an EvictionRequest.
     Request {
@@ -62,6 +63,7 @@ pub enum EvictionChange {
         labels: Vec<(Box<str>, EvictionRole)>,
     },
     /// Change the owners and labels of an Eviction.
+    #[strum(serialize = "labels")]
     Mark {
         /// Further EvictionRequests that own it.
         owners: Vec<OwnerRequest>,
@@ -180,22 +182,12 @@ pub struct Report {
 impl EvictionChange {
     /// The name in metrics and logs.
     #[must_use]
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Request { .. } => "request",
-            Self::Refuse { .. } => "refuse",
-            Self::Create { .. } => "create",
-            Self::Mark { .. } => "labels",
-            Self::Status(_) => "status",
-            Self::Report(_) => "report",
-            Self::Evict { .. } => "evict",
-            Self::Collect => "collect",
-        }
+    pub fn name(&self) -> &'static str {
+        self.into()
     }
 
     /// Every name, for metrics that must exist before they count.
-    pub const NAMES: [&'static str; 8] =
-        ["request", "refuse", "create", "labels", "status", "report", "evict", "collect"];
+    pub const NAMES: &'static [&'static str] = <Self as strum::VariantNames>::VARIANTS;
 }
 
 /// State that all writes about evictions share: recently read lists, and by how many seconds the API server's clock is ahead.

@@ -6,7 +6,7 @@
 //! [`super::node`].
 
 use jiff::Timestamp;
-use pod_safety_leader::outcome::{Outcome, resource_version};
+use pod_safety_leader::outcome::{Outcome, version_of};
 use pod_safety_leader::send::WriteContext;
 use pod_safety_proof::RevocationBasis;
 use serde_json::{Map, Value, json};
@@ -17,7 +17,6 @@ use super::verify::Verifier;
 use super::volume::{self, VolumeChange, VolumeUpdate};
 use crate::client::{Call, Method, WriteCall as _};
 use crate::model::{BudgetKey, BudgetStatus, Kind, NODE_UNREACHABLE_CONDITION, PodKey, Rv, Uid};
-use crate::wire::{self, Raw};
 
 /// A status that is to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -308,9 +307,4 @@ async fn send(writer: &WriteContext<'_>, rv: Rv, call: Call) -> Outcome {
         Ok(_) => Outcome::Written,
         Err(outcome) => outcome,
     }
-}
-
-/// The version in the answer. A write that changed nothing returns the old version.
-fn version_of(answer: &Raw) -> Option<Rv> {
-    resource_version(&answer.decode::<wire::OnlyMeta>().ok()?.metadata?)
 }

@@ -67,9 +67,10 @@ pub struct AttachDenial {
 }
 
 /// The change of a volume's Lease.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantNames)]
 pub enum VolumeChange {
     /// The volume gets a holder.
+    #[strum(serialize = "VolumeLeaseAcquired")]
     Acquire {
         /// The holder.
         holder: Holder,
@@ -77,15 +78,19 @@ pub enum VolumeChange {
         denial: Option<AttachDenial>,
     },
     /// Admission denies to attach the volume to another node.
+    #[strum(serialize = "VolumeAttachDenied")]
     DenyAttach(AttachDenial),
     /// The holder's node is healthy: admission denies nothing.
+    #[strum(serialize = "VolumeAllowed")]
     Allow,
     /// The holder has ended its use, as its kubelet reported.
+    #[strum(serialize = "VolumeReleased")]
     Release {
         /// What admission still denies.
         denial: Option<AttachDenial>,
     },
     /// The holder no longer writes to the volume, if the judge confirms it.
+    #[strum(serialize = "VolumeLeaseRevoked")]
     Revoke {
         /// The holder until now.
         holder: Holder,
@@ -97,6 +102,7 @@ pub enum VolumeChange {
         denial: Option<AttachDenial>,
     },
     /// The volume does not exist and the Lease has no holder: delete the Lease.
+    #[strum(serialize = "VolumeLeaseDeleted")]
     DeleteLease,
 }
 
@@ -118,26 +124,12 @@ impl VolumeUpdate {
 impl VolumeChange {
     /// The name in metrics and Events.
     #[must_use]
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Acquire { .. } => "VolumeLeaseAcquired",
-            Self::DenyAttach(_) => "VolumeAttachDenied",
-            Self::Allow => "VolumeAllowed",
-            Self::Release { .. } => "VolumeReleased",
-            Self::Revoke { .. } => "VolumeLeaseRevoked",
-            Self::DeleteLease => "VolumeLeaseDeleted",
-        }
+    pub fn name(&self) -> &'static str {
+        self.into()
     }
 
     /// Every name, for metrics that must exist before they count.
-    pub const NAMES: [&'static str; 6] = [
-        "VolumeLeaseAcquired",
-        "VolumeAttachDenied",
-        "VolumeAllowed",
-        "VolumeReleased",
-        "VolumeLeaseRevoked",
-        "VolumeLeaseDeleted",
-    ];
+    pub const NAMES: &'static [&'static str] = <Self as strum::VariantNames>::VARIANTS;
 }
 
 /// The path of a Lease, or of the collection.

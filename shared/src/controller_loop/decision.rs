@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::NodeUnreadable;
 use crate::authority::Intent;
 use crate::clock::Mono;
 use crate::model::{BudgetKey, PodKey, Uid, VolumeKey};
@@ -74,6 +75,16 @@ impl<H> Decision<H> {
     #[must_use]
     pub fn hold(subject: Subject, hold: impl Into<H>) -> Self {
         Self { holds: vec![(subject, hold.into())], ..Self::default() }
+    }
+
+    /// A decision to do nothing, because the node exists, or may exist, but cannot be read.
+    #[must_use]
+    pub fn unreadable_node(node: &Arc<str>, why: impl Into<String>) -> Self
+    where
+        H: From<NodeUnreadable>,
+    {
+        let hold = NodeUnreadable { node: Arc::clone(node), why: why.into() };
+        Self::hold(Subject::Node(Arc::clone(node)), hold)
     }
 
     /// Converts the holds.

@@ -12,7 +12,7 @@ use super::{FORCE_DELETE_HELD, HoldReason, Subject};
 use crate::authority::TAINT_MANAGER_EVICTION;
 use crate::clock::Env;
 use crate::events::{Event, EventType, InvolvedObject, Recorder, ReportingController};
-use crate::metrics::MetricsError;
+use crate::metrics::{MetricsError, registered};
 use crate::model::{NodeKey, Uid};
 use crate::record::{Action, Journal, Record};
 
@@ -62,8 +62,7 @@ impl Holds {
             ),
             &["controller", "reason"],
         )?;
-        registry.register(Box::new(gauge.clone()))?;
-        Ok(Arc::new(Self { held: Mutex::default(), journal, events, gauge }))
+        Ok(Arc::new(Self { held: Mutex::default(), journal, events, gauge: registered(registry, gauge)? }))
     }
 
     /// Sets the metric to zero for every reason of this controller, so that the series exist.

@@ -232,7 +232,7 @@ impl Answer {
 pub const MAX_OUTPUT_BYTES: usize = 1_024;
 
 /// Why a device gave no answer. The order may have been executed all the same.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error, IntoStaticStr)]
 pub enum DeviceError {
     /// The fence agent is not installed.
     #[error("there is no fence agent {agent:?} in {searched}; install it, or correct spec.agent")]
@@ -252,6 +252,7 @@ pub enum DeviceError {
     },
     /// The agent's metadata cannot be used.
     #[error("fence agent {agent:?}: {why}")]
+    #[strum(serialize = "BadMetadata")]
     Metadata {
         /// Its name.
         agent: String,
@@ -260,6 +261,7 @@ pub enum DeviceError {
     },
     /// A parameter that cannot be used.
     #[error("parameter {name:?}: {why}")]
+    #[strum(serialize = "BadParameter")]
     Parameter {
         /// Its name.
         name: String,
@@ -268,12 +270,14 @@ pub enum DeviceError {
     },
     /// User name or password are wrong.
     #[error("the device refuses the login: {said}")]
+    #[strum(serialize = "LoginDenied")]
     Login {
         /// The device's message.
         said: String,
     },
     /// The credentials have expired.
     #[error("the credentials have expired: {said}")]
+    #[strum(serialize = "CredentialsExpired")]
     Expired {
         /// The device's message.
         said: String,
@@ -288,6 +292,7 @@ pub enum DeviceError {
     #[error(
         "the provider refused the request: wrong or expired keys, a missing right, or too many requests, for which this agent has the same words: {said}"
     )]
+    #[strum(serialize = "RequestRefused")]
     Refused {
         /// The device's message.
         said: String,
@@ -300,6 +305,7 @@ pub enum DeviceError {
     },
     /// The TLS connection is not trusted.
     #[error("the device's TLS certificate is not trusted: {said}")]
+    #[strum(serialize = "TlsNotTrusted")]
     Tls {
         /// The TLS error.
         said: String,
@@ -327,22 +333,8 @@ pub enum DeviceError {
 impl DeviceError {
     /// The category in metrics and conditions, from a closed set.
     #[must_use]
-    pub const fn category(&self) -> &'static str {
-        match self {
-            Self::NoAgent { .. } => "NoAgent",
-            Self::AgentsUnavailable { .. } => "AgentsUnavailable",
-            Self::Metadata { .. } => "BadMetadata",
-            Self::Parameter { .. } => "BadParameter",
-            Self::Login { .. } => "LoginDenied",
-            Self::Expired { .. } => "CredentialsExpired",
-            Self::Throttled { .. } => "Throttled",
-            Self::Refused { .. } => "RequestRefused",
-            Self::Unreachable { .. } => "Unreachable",
-            Self::Tls { .. } => "TlsNotTrusted",
-            Self::TimedOut { .. } => "TimedOut",
-            Self::Failed { .. } => "Failed",
-            Self::Garbage { .. } => "Garbage",
-        }
+    pub fn category(&self) -> &'static str {
+        self.into()
     }
 }
 

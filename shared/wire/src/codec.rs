@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 
 use super::error::{MAX_OBJECT_SIZE, WireError};
 use super::json::ScanBuffer;
-use super::message::null_is_empty_map;
+use super::message::null_is_empty;
 use super::{ObjectMeta, Status};
 
 /// The `Accept` header of every read.
@@ -72,7 +72,7 @@ impl<T: Message + Default + DeserializeOwned> Decode for T {
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct CustomMeta {
     /// The annotations.
-    #[serde(default, deserialize_with = "null_is_empty_map")]
+    #[serde(default, deserialize_with = "null_is_empty")]
     pub annotations: BTreeMap<String, String>,
     /// The other fields.
     #[serde(flatten)]

@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 use super::Time;
 use super::codec::Decode;
 use super::error::WireError;
-use super::message::{message, null_is_empty};
+use super::message::{messages, null_is_empty};
 use super::meta::ObjectMeta;
 use super::policy::Condition;
 
-message! {
+messages! {
     /// An `EvictionRequest` of lifecycle.k8s.io/v1alpha1.
     EvictionRequest {
         /// Its metadata.
@@ -20,9 +20,7 @@ message! {
         /// Its result.
         status: Option<EvictionRequestStatus> = [message, optional, tag = "3"];
     }
-}
 
-message! {
     /// `evictionRequest.spec`.
     EvictionRequestSpec {
         /// The target.
@@ -32,17 +30,13 @@ message! {
         /// `Eviction` or `Withdrawn`.
         intent: Option<String> = [string, optional, tag = "3"];
     }
-}
 
-message! {
     /// `spec.target` of both kinds.
     EvictionTarget {
         /// A pod.
         pod: Option<EvictionPod> = [message, optional, tag = "1"];
     }
-}
 
-message! {
     /// The pod of a target.
     EvictionPod {
         /// Its name, which is informative.
@@ -50,9 +44,7 @@ message! {
         /// Its UID.
         uid: Option<String> = [string, optional, tag = "2"];
     }
-}
 
-message! {
     /// `evictionRequest.status`.
     EvictionRequestStatus {
         /// `Failed` and `TargetEvicted`.
@@ -60,9 +52,7 @@ message! {
         /// The generation that the conditions reflect.
         observed_generation: Option<i64> = [int64, optional, tag = "2"];
     }
-}
 
-message! {
     /// An `Eviction` of lifecycle.k8s.io/v1alpha1, not that of policy/v1.
     Eviction {
         /// Its metadata.
@@ -72,17 +62,13 @@ message! {
         /// Its progress.
         status: Option<EvictionStatus> = [message, optional, tag = "3"];
     }
-}
 
-message! {
     /// `eviction.spec`.
     EvictionSpec {
         /// The target.
         target: Option<EvictionTarget> = [message, optional, tag = "1"];
     }
-}
 
-message! {
     /// `eviction.status`.
     EvictionStatus {
         /// `Failed` and `TargetEvicted`.
@@ -96,9 +82,7 @@ message! {
         /// The reports of the responders.
         responders: Vec<ResponderStatus> = [message, repeated, tag = "5"] serde[deserialize_with = "null_is_empty"];
     }
-}
 
-message! {
     /// An element of `status.requesters`.
     EvictionRequester {
         /// Its name.
@@ -106,9 +90,7 @@ message! {
         /// `Eviction` or `Withdrawn`.
         intent: Option<String> = [string, optional, tag = "2"];
     }
-}
 
-message! {
     /// An element of `status.targetResponders`.
     TargetResponder {
         /// Its name.
@@ -118,9 +100,7 @@ message! {
         /// `Inactive`, `Active`, `Interrupted`, `Canceled` or `Completed`.
         state: Option<String> = [string, optional, tag = "3"];
     }
-}
 
-message! {
     /// An element of `status.responders`.
     ResponderStatus {
         /// Its name.
@@ -147,23 +127,19 @@ pub struct ManagedEviction {
     pub managers: Vec<String>,
 }
 
-message! {
+messages! {
     /// The managed fields of an Eviction.
     OnlyManagers {
         /// Its metadata.
         metadata: Option<ManagersMeta> = [message, optional, tag = "1"];
     }
-}
 
-message! {
     /// `metadata.managedFields`.
     ManagersMeta {
         /// One entry for each manager.
         managed_fields: Vec<ManagedFields> = [message, repeated, tag = "17"] serde[deserialize_with = "null_is_empty"];
     }
-}
 
-message! {
     /// The fields of one manager.
     ManagedFields {
         /// Its name.

@@ -41,7 +41,7 @@ pub use messages::{
 pub use meta::{MapKey, ObjectMeta, OnlyMeta, OwnerReference, Presence};
 pub use placement::{
     Container, NodeAllocatable, NodeAllocatableSpec, NodeAllocatableStatus, PodNeeds, PodNeedsSpec, Quantity,
-    Resources, Responder, Volume, VolumeSource,
+    Resources, Volume, VolumeSource,
 };
 pub use policy::{
     ApiResource, ApiResourceList, Budget, BudgetSpec, BudgetStatus, Condition, IntOrString, LabelRequirement,

@@ -3,11 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::Time;
-use super::message::{message, null_is_empty};
+use super::message::{messages, null_is_empty};
 use super::meta::{ObjectMeta, Presence};
 use super::storage::{PodVolume, SchedulingGate};
 
-message! {
+messages! {
     /// A pod.
     Pod {
         /// Its metadata.
@@ -17,9 +17,7 @@ message! {
         /// The observed state.
         status: Option<PodStatus> = [message, optional, tag = "3"];
     }
-}
 
-message! {
     /// `pod.spec`.
     PodSpec {
         /// The grace period of its processes; the API server's default is 30.
@@ -45,9 +43,7 @@ message! {
         /// Taints that it tolerates.
         tolerations: Vec<Toleration> = [message, repeated, tag = "22"] serde[deserialize_with = "null_is_empty"];
     }
-}
 
-message! {
     /// An element of `pod.spec.evictionResponders`.
     EvictionResponder {
         /// Its name.
@@ -55,9 +51,7 @@ message! {
         /// Responders with a higher priority have their turn first.
         priority: Option<i32> = [int32, optional, tag = "2"];
     }
-}
 
-message! {
     /// A toleration.
     Toleration {
         /// The key; empty: every key.
@@ -71,9 +65,7 @@ message! {
         /// For how long; absent: for ever.
         toleration_seconds: Option<i64> = [int64, optional, tag = "5"];
     }
-}
 
-message! {
     /// `pod.status`.
     PodStatus {
         /// The phase.
@@ -91,18 +83,14 @@ message! {
         /// The `metadata.generation` that it reflects (KEP-5067).
         observed_generation: Option<i64> = [int64, optional, tag = "17"];
     }
-}
 
-message! {
     /// The spec of a container.
     ContainerSpec {
         /// Whether it is restarted, where that differs from the pod's policy; `Always` on an init container: a
         /// sidecar.
         restart_policy: Option<String> = [string, optional, tag = "24"];
     }
-}
 
-message! {
     /// A condition of a pod.
     PodCondition {
         /// The type.
@@ -114,9 +102,7 @@ message! {
         /// The reason, in CamelCase.
         reason: Option<String> = [string, optional, tag = "5"];
     }
-}
 
-message! {
     /// The status of a container.
     ContainerStatus {
         /// Its current state.
@@ -124,9 +110,7 @@ message! {
         /// How often it was restarted.
         restart_count: Option<i32> = [int32, optional, tag = "5"];
     }
-}
 
-message! {
     /// `waiting`, `running` or `terminated`; `waiting` is not read.
     ContainerState {
         /// Set while the container runs.
@@ -134,9 +118,7 @@ message! {
         /// Set once it has terminated.
         terminated: Option<Presence> = [message, optional, tag = "3"];
     }
-}
 
-message! {
     /// A node.
     Node {
         /// Its metadata.
@@ -146,9 +128,7 @@ message! {
         /// The observed state.
         status: Option<NodeStatus> = [message, optional, tag = "3"];
     }
-}
 
-message! {
     /// `node.spec`.
     NodeSpec {
         /// The identity of the machine at its provider.
@@ -158,9 +138,7 @@ message! {
         /// Its taints.
         taints: Vec<Taint> = [message, repeated, tag = "5"] serde[deserialize_with = "null_is_empty"];
     }
-}
 
-message! {
     /// A taint.
     Taint {
         /// Its key.
@@ -172,9 +150,7 @@ message! {
         /// When it was added, by the writer's clock, if set.
         time_added: Option<Time> = [message, optional, tag = "4"];
     }
-}
 
-message! {
     /// `node.status`.
     NodeStatus {
         /// Its conditions.
@@ -188,9 +164,7 @@ message! {
         /// The attachable volumes that its kubelet has mounted or is about to mount, by their unique names.
         volumes_in_use: Vec<String> = [string, repeated, tag = "9"] serde[deserialize_with = "null_is_empty"];
     }
-}
 
-message! {
     /// An address of a node.
     NodeAddress {
         /// `InternalIP`, `ExternalIP`, `Hostname` …
@@ -198,25 +172,19 @@ message! {
         /// The address.
         address: Option<String> = [string, optional, tag = "2"];
     }
-}
 
-message! {
     /// `node.status.daemonEndpoints`.
     NodeDaemonEndpoints {
         /// The endpoint of the kubelet.
         kubelet_endpoint: Option<DaemonEndpoint> = [message, optional, tag = "1"];
     }
-}
 
-message! {
     /// The endpoint of a daemon.
     DaemonEndpoint {
         /// The port.
         port: Option<i32> = [int32, optional, tag = "1"] serde[rename = "Port"];
     }
-}
 
-message! {
     /// `node.status.nodeInfo`.
     NodeInfo {
         /// The UUID of the machine, by its firmware.
@@ -226,9 +194,7 @@ message! {
         /// The boot ID: it changes whenever the machine boots.
         boot_id: Option<String> = [string, optional, tag = "3"] serde[rename = "bootID"];
     }
-}
 
-message! {
     /// A condition of a node.
     NodeCondition {
         /// The type.
@@ -240,9 +206,7 @@ message! {
         /// When the status last changed, by the writer's clock.
         last_transition_time: Option<Time> = [message, optional, tag = "4"];
     }
-}
 
-message! {
     /// A Lease.
     Lease {
         /// Its metadata.
@@ -250,9 +214,7 @@ message! {
         /// The holder, and the times.
         spec: Option<LeaseSpec> = [message, optional, tag = "2"];
     }
-}
 
-message! {
     /// `lease.spec`.
     LeaseSpec {
         /// The holder; empty when released.
@@ -266,9 +228,7 @@ message! {
         /// How often the holder changed.
         lease_transitions: Option<i32> = [int32, optional, tag = "5"];
     }
-}
 
-message! {
     /// The API server's answer to a failed request.
     Status {
         /// The message, for operators.
@@ -280,9 +240,7 @@ message! {
         /// The HTTP code.
         code: Option<i32> = [int32, optional, tag = "6"];
     }
-}
 
-message! {
     /// `status.details`.
     StatusDetails {
         /// The causes.
@@ -290,9 +248,7 @@ message! {
         /// When to retry, in seconds.
         retry_after_seconds: Option<i32> = [int32, optional, tag = "5"];
     }
-}
 
-message! {
     /// A cause of the failure.
     StatusCause {
         /// The reason, for programs.

@@ -7,9 +7,9 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::Time;
-use super::message::{message, null_is_empty, null_is_empty_map};
+use super::message::{messages, null_is_empty};
 
-message! {
+messages! {
     /// `metadata`, without managed fields.
     ObjectMeta {
         /// The name.
@@ -29,7 +29,7 @@ message! {
         /// The grace period in effect, in seconds.
         deletion_grace_period_seconds: Option<i64> = [int64, optional, tag = "10"];
         /// The labels.
-        labels: BTreeMap<String, String> = [btree_map = "string, string", tag = "11"] serde[deserialize_with = "null_is_empty_map"];
+        labels: BTreeMap<String, String> = [btree_map = "string, string", tag = "11"] serde[deserialize_with = "null_is_empty"];
         /// The keys of the annotations; the values are not read.
         annotations: Vec<MapKey> = [message, repeated, tag = "12"] serde[with = "map_keys"];
         /// The owners.
@@ -37,9 +37,7 @@ message! {
         /// The finalizers, which keep the object after its deletion.
         finalizers: Vec<String> = [string, repeated, tag = "14"] serde[deserialize_with = "null_is_empty"];
     }
-}
 
-message! {
     /// An owner reference.
     OwnerReference {
         /// The kind.
@@ -53,9 +51,7 @@ message! {
         /// Whether it is the managing owner.
         controller: Option<bool> = [bool, optional, tag = "6"];
     }
-}
 
-message! {
     /// The metadata of any object, to identify it when the rest cannot be decoded.
     OnlyMeta {
         /// Its metadata.
@@ -87,7 +83,7 @@ pub(super) struct ListMeta {
 
 /// A JSON object of which only the keys are kept.
 mod map_keys {
-    use super::{BTreeMap, Deserializer, IgnoredAny, MapKey, SerializeMap, Serializer, null_is_empty_map};
+    use super::{BTreeMap, Deserializer, IgnoredAny, MapKey, SerializeMap, Serializer, null_is_empty};
 
     pub(super) fn serialize<S: Serializer>(keys: &[MapKey], serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(keys.len()))?;
@@ -98,7 +94,7 @@ mod map_keys {
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<MapKey>, D::Error> {
-        let map: BTreeMap<String, IgnoredAny> = null_is_empty_map(deserializer)?;
+        let map: BTreeMap<String, IgnoredAny> = null_is_empty(deserializer)?;
         Ok(map.into_keys().map(|key| MapKey { key }).collect())
     }
 }

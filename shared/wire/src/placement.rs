@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::message::{message, null_is_empty, null_is_empty_map};
-use super::messages::{Taint, Toleration};
+use super::message::{messages, null_is_empty};
+use super::messages::{EvictionResponder, Taint, Toleration};
 use super::meta::{ObjectMeta, Presence};
 
-message! {
+messages! {
     /// The fields of a pod that a scheduler uses.
     PodNeeds {
         /// Its metadata.
@@ -17,9 +17,7 @@ message! {
         /// Its spec.
         spec: Option<PodNeedsSpec> = [message, optional, tag = "2"];
     }
-}
 
-message! {
     /// `pod.spec`: the fields that restrict where the pod may run, and its data.
     PodNeedsSpec {
         /// Its volumes.
@@ -29,7 +27,7 @@ message! {
         /// The grace period of its processes.
         termination_grace_period_seconds: Option<i64> = [int64, optional, tag = "4"];
         /// Labels that its node must have.
-        node_selector: BTreeMap<String, String> = [btree_map = "string, string", tag = "7"] serde[deserialize_with = "null_is_empty_map"];
+        node_selector: BTreeMap<String, String> = [btree_map = "string, string", tag = "7"] serde[deserialize_with = "null_is_empty"];
         /// Set if it has rules about nodes and other pods.
         affinity: Option<Presence> = [message, optional, tag = "18"];
         /// Containers that run before the others, or beside them.
@@ -37,27 +35,15 @@ message! {
         /// Taints that it tolerates.
         tolerations: Vec<Toleration> = [message, repeated, tag = "22"] serde[deserialize_with = "null_is_empty"];
         /// The resources that its runtime needs.
-        overhead: BTreeMap<String, Quantity> = [btree_map = "string, message", tag = "32"] serde[deserialize_with = "null_is_empty_map"];
+        overhead: BTreeMap<String, Quantity> = [btree_map = "string, message", tag = "32"] serde[deserialize_with = "null_is_empty"];
         /// Rules about the spread of similar pods.
         topology_spread_constraints: Vec<Presence> = [message, repeated, tag = "33"] serde[deserialize_with = "null_is_empty"];
         /// Set if it is scheduled as part of a group.
         scheduling_group: Option<Presence> = [message, optional, tag = "43"];
         /// The responders of an EvictionRequest before the API server's own evictor.
-        eviction_responders: Vec<Responder> = [message, repeated, tag = "44"] serde[deserialize_with = "null_is_empty"];
+        eviction_responders: Vec<EvictionResponder> = [message, repeated, tag = "44"] serde[deserialize_with = "null_is_empty"];
     }
-}
 
-message! {
-    /// An element of `spec.evictionResponders`.
-    Responder {
-        /// Its name.
-        name: Option<String> = [string, optional, tag = "1"];
-        /// Responders with a higher priority have their turn first.
-        priority: Option<i32> = [int32, optional, tag = "2"];
-    }
-}
-
-message! {
     /// A container.
     Container {
         /// Its resources.
@@ -65,25 +51,19 @@ message! {
         /// `Always` on an init container: it runs beside the others.
         restart_policy: Option<String> = [string, optional, tag = "24"];
     }
-}
 
-message! {
     /// `container.resources`.
     Resources {
         /// The resources that must be free on its node.
-        requests: BTreeMap<String, Quantity> = [btree_map = "string, message", tag = "2"] serde[deserialize_with = "null_is_empty_map"];
+        requests: BTreeMap<String, Quantity> = [btree_map = "string, message", tag = "2"] serde[deserialize_with = "null_is_empty"];
     }
-}
 
-message! {
     /// A volume. In JSON its source is on the level of its name.
     Volume {
         /// Its source.
         source: Option<VolumeSource> = [message, optional, tag = "2"] serde[flatten];
     }
-}
 
-message! {
     /// The sources that matter for placement.
     VolumeSource {
         /// Deleted with the pod.
@@ -91,9 +71,7 @@ message! {
         /// Kept after the pod, perhaps in one zone only.
         persistent_volume_claim: Option<Presence> = [message, optional, tag = "10"];
     }
-}
 
-message! {
     /// The fields of a node that a scheduler uses.
     NodeAllocatable {
         /// Its metadata.
@@ -103,9 +81,7 @@ message! {
         /// The observed state.
         status: Option<NodeAllocatableStatus> = [message, optional, tag = "3"];
     }
-}
 
-message! {
     /// `node.spec`.
     NodeAllocatableSpec {
         /// Whether it is cordoned.
@@ -113,13 +89,11 @@ message! {
         /// Its taints.
         taints: Vec<Taint> = [message, repeated, tag = "5"] serde[deserialize_with = "null_is_empty"];
     }
-}
 
-message! {
     /// `node.status`.
     NodeAllocatableStatus {
         /// The resources that all pods together may request.
-        allocatable: BTreeMap<String, Quantity> = [btree_map = "string, message", tag = "2"] serde[deserialize_with = "null_is_empty_map"];
+        allocatable: BTreeMap<String, Quantity> = [btree_map = "string, message", tag = "2"] serde[deserialize_with = "null_is_empty"];
     }
 }
 

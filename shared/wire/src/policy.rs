@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::Time;
-use super::message::{message, null_is_empty, null_is_empty_map};
+use super::message::{messages, null_is_empty};
 use super::meta::ObjectMeta;
 
-message! {
+messages! {
     /// A `PodDisruptionBudget` of policy/v1.
     Budget {
         /// Its metadata.
@@ -18,9 +18,7 @@ message! {
         /// The calculated state.
         status: Option<BudgetStatus> = [message, optional, tag = "3"];
     }
-}
 
-message! {
     /// `podDisruptionBudget.spec`.
     BudgetSpec {
         /// How many pods must stay healthy.
@@ -32,15 +30,13 @@ message! {
         /// How pods that are not Ready may be evicted.
         unhealthy_pod_eviction_policy: Option<String> = [string, optional, tag = "4"];
     }
-}
 
-message! {
     /// `podDisruptionBudget.status`.
     BudgetStatus {
         /// The generation that the numbers reflect.
         observed_generation: Option<i64> = [int64, optional, tag = "1"];
         /// Pods whose eviction was allowed, and when.
-        disrupted_pods: BTreeMap<String, Time> = [btree_map = "string, message", tag = "2"] serde[deserialize_with = "null_is_empty_map"];
+        disrupted_pods: BTreeMap<String, Time> = [btree_map = "string, message", tag = "2"] serde[deserialize_with = "null_is_empty"];
         /// How many evictions are allowed.
         disruptions_allowed: Option<i32> = [int32, optional, tag = "3"];
         /// Ready pods.
@@ -52,9 +48,7 @@ message! {
         /// `DisruptionAllowed`, and the conditions of other writers.
         conditions: Vec<Condition> = [message, repeated, tag = "7"] serde[deserialize_with = "null_is_empty"];
     }
-}
 
-message! {
     /// A condition of `meta/v1`.
     Condition {
         /// The type.
@@ -70,19 +64,15 @@ message! {
         /// The message.
         message: Option<String> = [string, optional, tag = "6"];
     }
-}
 
-message! {
     /// A selector of labels.
     LabelSelector {
         /// Label pairs that must exist.
-        match_labels: BTreeMap<String, String> = [btree_map = "string, string", tag = "1"] serde[deserialize_with = "null_is_empty_map"];
+        match_labels: BTreeMap<String, String> = [btree_map = "string, string", tag = "1"] serde[deserialize_with = "null_is_empty"];
         /// Other requirements.
         match_expressions: Vec<LabelRequirement> = [message, repeated, tag = "2"] serde[deserialize_with = "null_is_empty"];
     }
-}
 
-message! {
     /// An element of `matchExpressions`.
     LabelRequirement {
         /// The key.
@@ -92,9 +82,7 @@ message! {
         /// The values, for the first two.
         values: Vec<String> = [string, repeated, tag = "3"] serde[deserialize_with = "null_is_empty"];
     }
-}
 
-message! {
     /// A ReplicaSet, Deployment, StatefulSet or ReplicationController.
     Workload {
         /// Its metadata.
@@ -102,25 +90,19 @@ message! {
         /// The desired state.
         spec: Option<WorkloadSpec> = [message, optional, tag = "2"];
     }
-}
 
-message! {
     /// The field of `spec` that all four kinds have, with the same number.
     WorkloadSpec {
         /// How many pods.
         replicas: Option<i32> = [int32, optional, tag = "1"];
     }
-}
 
-message! {
     /// The resources of a group and version: `APIResourceList`.
     ApiResourceList {
         /// The resources and their subresources.
         resources: Vec<ApiResource> = [message, repeated, tag = "2"] serde[deserialize_with = "null_is_empty"];
     }
-}
 
-message! {
     /// A resource or subresource.
     ApiResource {
         /// Its plural, followed by a slash and the subresource.

@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::message::{message, null_is_empty};
+use super::message::{messages, null_is_empty};
 use super::meta::{ObjectMeta, Presence};
 
-message! {
+messages! {
     /// A volume of a pod. In JSON its source is on the level of its name.
     PodVolume {
         /// Its name in the pod; the claim of an ephemeral volume is named after pod and volume.
@@ -13,9 +13,7 @@ message! {
         /// Its source.
         source: Option<PodVolumeSource> = [message, optional, tag = "2"] serde[flatten];
     }
-}
 
-message! {
     /// The sources that have claims.
     PodVolumeSource {
         /// A claim in the pod's namespace.
@@ -23,25 +21,19 @@ message! {
         /// A claim that is created for the pod.
         ephemeral: Option<Presence> = [message, optional, tag = "29"];
     }
-}
 
-message! {
     /// `persistentVolumeClaim`.
     ClaimSource {
         /// The claim's name.
         claim_name: Option<String> = [string, optional, tag = "1"];
     }
-}
 
-message! {
     /// A scheduling gate.
     SchedulingGate {
         /// Its name, which identifies the controller that removes it.
         name: Option<String> = [string, optional, tag = "1"];
     }
-}
 
-message! {
     /// A PersistentVolume.
     PersistentVolume {
         /// Its metadata.
@@ -49,9 +41,7 @@ message! {
         /// Its spec.
         spec: Option<PersistentVolumeSpec> = [message, optional, tag = "2"];
     }
-}
 
-message! {
     /// `persistentVolume.spec`. In JSON its source is on the level of the other fields.
     PersistentVolumeSpec {
         /// Its source.
@@ -63,9 +53,7 @@ message! {
         /// Its class.
         storage_class_name: Option<String> = [string, optional, tag = "6"];
     }
-}
 
-message! {
     /// `claimRef`.
     ClaimReference {
         /// The claim's namespace.
@@ -75,17 +63,13 @@ message! {
         /// Its UID; absent while the volume is only reserved for a claim of that name.
         uid: Option<String> = [string, optional, tag = "4"];
     }
-}
 
-message! {
     /// The source that is read.
     PersistentVolumeSource {
         /// A disk of a CSI driver.
         csi: Option<CsiSource> = [message, optional, tag = "22"];
     }
-}
 
-message! {
     /// `csi`.
     CsiSource {
         /// The driver.
@@ -93,9 +77,7 @@ message! {
         /// The volume's ID at the driver.
         volume_handle: Option<String> = [string, optional, tag = "2"];
     }
-}
 
-message! {
     /// A PersistentVolumeClaim.
     PersistentVolumeClaim {
         /// Its metadata.
@@ -103,17 +85,13 @@ message! {
         /// Its spec.
         spec: Option<PersistentVolumeClaimSpec> = [message, optional, tag = "2"];
     }
-}
 
-message! {
     /// `persistentVolumeClaim.spec`.
     PersistentVolumeClaimSpec {
         /// The volume to which it is bound; empty before.
         volume_name: Option<String> = [string, optional, tag = "3"];
     }
-}
 
-message! {
     /// A VolumeAttachment.
     VolumeAttachment {
         /// Its metadata.
@@ -123,9 +101,7 @@ message! {
         /// The observed state.
         status: Option<VolumeAttachmentStatus> = [message, optional, tag = "3"];
     }
-}
 
-message! {
     /// `volumeAttachment.spec`.
     VolumeAttachmentSpec {
         /// The volume.
@@ -133,33 +109,25 @@ message! {
         /// The node.
         node_name: Option<String> = [string, optional, tag = "3"];
     }
-}
 
-message! {
     /// `volumeAttachment.spec.source`; an inline one names no volume.
     VolumeAttachmentSource {
         /// The volume.
         persistent_volume_name: Option<String> = [string, optional, tag = "1"];
     }
-}
 
-message! {
     /// `volumeAttachment.status`.
     VolumeAttachmentStatus {
         /// Whether the driver has attached it.
         attached: bool = [bool, tag = "1"];
     }
-}
 
-message! {
     /// A CSIDriver.
     CsiDriver {
         /// The properties of the driver.
         spec: Option<CsiDriverSpec> = [message, optional, tag = "2"];
     }
-}
 
-message! {
     /// `csiDriver.spec`.
     CsiDriverSpec {
         /// Whether its volumes are attached before they are mounted; `None`: they are.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::super::Inner;
+use super::super::index::forget;
 use super::super::object::{Identity, Notify, Object, ProjectError, Undecodable, parse_identity, parse_name};
 use super::super::table::{Entry, Table};
 use super::UseReport;
@@ -39,10 +40,6 @@ impl Object for Volume {
                 uid: bound.uid.as_deref().and_then(Uid::new),
             }),
         })
-    }
-
-    fn meta(wire: &Self::Wire) -> Option<&wire::ObjectMeta> {
-        wire.metadata.as_ref()
     }
 
     fn table(inner: &mut Inner) -> &mut Table<Self> {
@@ -108,10 +105,6 @@ impl Object for VolumeClaim {
         })
     }
 
-    fn meta(wire: &Self::Wire) -> Option<&wire::ObjectMeta> {
-        wire.metadata.as_ref()
-    }
-
     fn table(inner: &mut Inner) -> &mut Table<Self> {
         &mut inner.volumes.claims
     }
@@ -162,10 +155,6 @@ impl Object for Attachment {
             node: interner.intern(&node),
             attached: wire.status.is_some_and(|status| status.attached),
         })
-    }
-
-    fn meta(wire: &Self::Wire) -> Option<&wire::ObjectMeta> {
-        wire.metadata.as_ref()
     }
 
     fn table(inner: &mut Inner) -> &mut Table<Self> {
@@ -223,10 +212,6 @@ impl Object for VolumeLease {
         })
     }
 
-    fn meta(wire: &Self::Wire) -> Option<&wire::ObjectMeta> {
-        wire.metadata.as_ref()
-    }
-
     fn table(inner: &mut Inner) -> &mut Table<Self> {
         &mut inner.volumes.leases
     }
@@ -268,12 +253,7 @@ fn clear_former_holder(inner: &mut Inner, uid: &Uid, after: Option<&LeaseHolder>
     if still {
         return;
     }
-    if let Some(names) = inner.volumes.held_by.get_mut(&holder.node) {
-        names.remove(&name);
-        if names.is_empty() {
-            inner.volumes.held_by.remove(&holder.node);
-        }
-    }
+    forget(&mut inner.volumes.held_by, &holder.node, &name);
     let entry = inner.volumes.entry(&name);
     (entry.last_uses, entry.removed) = Default::default();
     let node = inner.interner.intern(&holder.node);

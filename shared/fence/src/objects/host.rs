@@ -8,7 +8,7 @@
 use serde_json::{Value, json};
 
 use super::machine::{CLUSTER_API, Kind, MachineObject, OPENSHIFT, find};
-use super::{ObjectOrder, failed, preferred_version, read_list, read_object, text, to_outcome};
+use super::{ObjectOrder, annotation, failed, preferred_version, read_list, read_object, text, to_outcome};
 use crate::api::{DeviceDriver, TargetObject};
 use crate::client::{Call, Connection, Method, WriteCall as _};
 use crate::model::is_kubernetes_name;
@@ -117,10 +117,6 @@ pub(super) async fn resolve(connection: &Connection, order: &ObjectOrder) -> Res
         storage: None,
         matched: true,
     })
-}
-
-fn annotation<'a>(host: &'a Value, key: &str) -> Option<&'a str> {
-    host.pointer("/metadata/annotations")?.get(key)?.as_str()
 }
 
 /// Why the operator would not switch the host off and keep it off.

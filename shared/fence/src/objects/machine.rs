@@ -5,7 +5,7 @@
 use serde_json::Value;
 
 use super::provider::Provider;
-use super::{ObjectOrder, delete, failed, preferred_version, read_list, read_object, text, to_outcome};
+use super::{ObjectOrder, annotation, delete, failed, preferred_version, read_list, read_object, text, to_outcome};
 use crate::StepContext;
 use crate::api::{DeviceDriver, TargetObject};
 use crate::client::Connection;
@@ -153,10 +153,6 @@ pub(super) async fn find(
 /// Whether a namespace is accepted. If the device lists none, the namespace that the Node names is accepted.
 pub(super) fn is_namespace_allowed(namespaces: &[String], namespace: &str) -> bool {
     namespaces.is_empty() || namespaces.iter().any(|one| one == namespace)
-}
-
-fn annotation<'a>(node: &'a Value, key: &str) -> Option<&'a str> {
-    node.pointer("/metadata/annotations")?.get(key)?.as_str()
 }
 
 impl Kind {

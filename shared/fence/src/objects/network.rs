@@ -9,7 +9,9 @@ use std::collections::BTreeSet;
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
-use super::{ClientAddresses, ObjectOrder, create, failed, name_in_path, read_list, read_object, text, to_outcome};
+use super::{
+    ClientAddresses, ObjectOrder, annotation, create, failed, name_in_path, read_list, read_object, text, to_outcome,
+};
 use crate::api::{DeviceDriver, FencedStorage, NetworkFence, TargetObject};
 use crate::client::{Call, Connection, Method, WriteCall as _};
 use crate::model::BootId;
@@ -151,10 +153,7 @@ pub(super) async fn resolve(
 }
 
 fn is_owned(existing: &Value, object: &TargetObject) -> bool {
-    existing
-        .pointer("/metadata/annotations")
-        .and_then(|all| all.get(FENCE_ANNOTATION))
-        .is_some_and(|uid| *uid == *object.uid)
+    annotation(existing, FENCE_ANNOTATION) == Some(&*object.uid)
 }
 
 /// Whether it has reached this state. Only the messages distinguish an earlier success from a new one.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use pod_safety_fence::evict::{self, Evicted, NotEvicted, evict};
-use pod_safety_leader::outcome::{Outcome, resource_version};
+use pod_safety_leader::outcome::{Outcome, resource_version, version_of};
 use pod_safety_leader::send::WriteContext;
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ use super::body::{collect, conditions, controller_status, create, name, patch_me
 use super::check::{invalid_reason, is_confirmed, read};
 use super::{ConditionChange, ConditionChanges, EvictionChange, EvictionShared, EvictionUpdate, Report};
 use crate::client::{ApiError, Call};
-use crate::model::{EVICTION_INVALID, IMPERATIVE_EVICTOR, Kind, Rv, Uid};
+use crate::model::{EVICTION_INVALID, IMPERATIVE_EVICTOR, Kind, Uid};
 use crate::record::error_chain;
 use crate::wire;
 
@@ -153,10 +153,6 @@ async fn send_status(
         Ok(Err(error)) => Outcome::from_error(error),
         Err(outcome) => outcome,
     }
-}
-
-fn version_of(answer: &wire::Raw) -> Option<Rv> {
-    resource_version(&answer.decode::<wire::OnlyMeta>().ok()?.metadata?)
 }
 
 /// Creates an Eviction under the first free name. If an Eviction of this pod has the name, the cache is behind.
