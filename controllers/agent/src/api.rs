@@ -1,17 +1,13 @@
 //! Requests to the API server: one connection, kept open, and one request at a time.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::future::{Either, select};
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, USER_AGENT};
 use http::{Method, Request, StatusCode};
-use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::client::conn::http1::{SendRequest, handshake};
-use hyper_util::rt::TokioIo;
+use http_body_util::Full;
+use pod_safety_http1::Connection;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use tokio::net::TcpStream;
@@ -58,14 +54,6 @@ impl Server {
             .with_no_client_auth();
         Ok(Self { host, port, tls: Arc::new(tls) })
     }
-}
-
-type Driver = Pin<Box<dyn Future<Output = Result<(), hyper::Error>>>>;
-
-struct Connection {
-    sender: SendRequest<Full<Bytes>>,
-    /// Must be polled while a request waits for its answer.
-    driver: Driver,
 }
 
 /// Sends requests, each within a timeout.
@@ -123,27 +111,14 @@ async fn exchange(
     open: Option<Connection>,
     request: Request<Full<Bytes>>,
 ) -> Result<((StatusCode, Bytes), Connection), String> {
-    let open = open.filter(|connection| !connection.sender.is_closed());
+    let mut open = open;
+    open.take_if(|connection| !connection.is_usable());
     let mut connection = match open {
         Some(connection) => connection,
         None => connect(server).await?,
     };
-    let Connection { sender, driver } = &mut connection;
-    let answer = Box::pin(async {
-        let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
-        let status = response.status();
-        let body =
-            Limited::new(response.into_body(), MAX_ANSWER_BYTES).collect().await.map_err(|error| error.to_string())?;
-        Ok::<_, String>((status, body.to_bytes()))
-    });
-    let answer = match select(answer, driver).await {
-        Either::Left((answer, _driver)) => answer?,
-        Either::Right((ended, _answer)) => {
-            let why = ended.err().map_or_else(|| "it was closed".to_owned(), |error| error.to_string());
-            return Err(format!("the connection broke: {why}"));
-        }
-    };
-    Ok((answer, connection))
+    let response = connection.exchange(request, MAX_ANSWER_BYTES).await.map_err(|error| error.to_string())?;
+    Ok(((response.status(), response.into_body()), connection))
 }
 
 async fn connect(server: &Server) -> Result<Connection, String> {
@@ -152,13 +127,7 @@ async fn connect(server: &Server) -> Result<Connection, String> {
     let name = ServerName::try_from(server.host.clone()).map_err(|error| error.to_string())?;
     let tls = TlsConnector::from(Arc::clone(&server.tls));
     let stream = tls.connect(name, stream).await.map_err(|error| error.to_string())?;
-    let (mut sender, driver) = handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
-    let mut driver: Driver = Box::pin(driver);
-    match select(Box::pin(sender.ready()), &mut driver).await {
-        Either::Left((ready, _driver)) => ready.map_err(|error| error.to_string())?,
-        Either::Right(_) => return Err("the connection was closed".to_owned()),
-    }
-    Ok(Connection { sender, driver })
+    Connection::new(stream).await.map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

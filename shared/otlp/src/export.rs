@@ -5,10 +5,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HOST, USER_AGENT};
 use http::{Request, StatusCode};
-use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::client::conn::http1::handshake;
-use hyper_util::rt::TokioIo;
+use http_body_util::Full;
 use pod_safety_clock::Env;
+use pod_safety_http1::{Connection, ExchangeError};
 use prost::Message as _;
 use tokio::net::TcpStream;
 
@@ -139,26 +138,20 @@ impl Exporter {
     async fn post(&self, body: Vec<u8>) -> Result<(StatusCode, Bytes), ExportError> {
         let unreachable = |error: &dyn std::fmt::Display| ExportError::Unreachable(error.to_string());
         let stream = TcpStream::connect(self.endpoint.address()).await.map_err(|error| unreachable(&error))?;
-        let (mut sender, driver) = handshake(TokioIo::new(stream)).await.map_err(|error| unreachable(&error))?;
+        let mut connection = Connection::new(stream).await.map_err(|error| unreachable(&error))?;
         let request = Request::post(self.endpoint.path())
             .header(HOST, self.endpoint.host())
             .header(CONTENT_TYPE, "application/x-protobuf")
             .header(USER_AGENT, concat!("pod-safety/", env!("CARGO_PKG_VERSION")))
             .body(Full::new(Bytes::from(body)))
             .map_err(|error| unreachable(&error))?;
-        let work = async move {
-            let response = sender.send_request(request).await.map_err(|error| unreachable(&error))?;
-            let (head, body) = response.into_parts();
-            let body = Limited::new(body, MAX_RESPONSE_SIZE).collect().await;
+        match connection.exchange(request, MAX_RESPONSE_SIZE).await {
+            Ok(response) => Ok((response.status(), response.into_body())),
             // A response that is too long or truncated does not change its status code.
-            Ok((head.status, body.map(http_body_util::Collected::to_bytes).unwrap_or_default()))
-        };
-        tokio::pin!(work, driver);
-        // hyper makes no progress unless its driver is polled.
-        tokio::select! {
-            biased;
-            done = &mut work => done,
-            _over = &mut driver => work.await,
+            Err(ExchangeError::TooLong { status, .. } | ExchangeError::Truncated { status, .. }) => {
+                Ok((status, Bytes::new()))
+            }
+            Err(error @ ExchangeError::Lost(_)) => Err(unreachable(&error)),
         }
     }
 }

@@ -26,12 +26,16 @@ fn controllers_cannot_depend_on_kube() -> Result<()> {
     Ok(())
 }
 
-/// Every banned crate, each as an empty crate of that name: the rules match names.
+/// Every banned crate: one of this workspace as it is, another as an empty crate of that name, because the rules match names.
 #[test]
 fn controllers_cannot_depend_on_any_banned_crate() -> Result<()> {
     let copy = copy()?;
     let names = banned_names()?;
     for name in &names {
+        if name.starts_with("pod-safety-") {
+            plant(&copy, "controllers/Cargo.toml", name, workspace_version())?;
+            continue;
+        }
         let path = format!("planted/{name}");
         write_crate(
             &copy.path().join(&path),

@@ -34,7 +34,7 @@ fn every_crate_of_the_tree_is_a_member() -> Result<()> {
 
 /// Each crate of the product may depend on those before it. A device driver executes orders, and has no access to cluster, evidence and
 /// cache: `pod-safety-devices` comes before `pod-safety-shared`.
-const LAYERS: [(&str, &str); 16] = [
+const LAYERS: [(&str, &str); 17] = [
     ("pod-safety-model", "shared/model"),
     ("pod-safety-wire", "shared/wire"),
     ("pod-safety-proof", "shared/proof"),
@@ -42,6 +42,7 @@ const LAYERS: [(&str, &str); 16] = [
     ("pod-safety-clock", "shared/clock"),
     ("pod-safety-crds", "shared/crds"),
     ("pod-safety-screen", "shared/screen"),
+    ("pod-safety-http1", "shared/http1"),
     ("pod-safety-otlp", "shared/otlp"),
     ("pod-safety-watchdog", "shared/watchdog"),
     ("pod-safety-client", "shared/client"),

@@ -60,13 +60,14 @@ pub(crate) static USERS: [Package; 17] = [
 ];
 
 /// Packages without a list of cargo-mutants.
-static OTHERS: [Package; 13] = [
+static OTHERS: [Package; 14] = [
     ("pod-safety-model", "shared/model"),
     ("pod-safety-wire", "shared/wire"),
     ("pod-safety-crds", "shared/crds"),
     ("pod-safety-clock", "shared/clock"),
     ("pod-safety-transport", "shared/transport"),
     ("pod-safety-screen", "shared/screen"),
+    ("pod-safety-http1", "shared/http1"),
     ("pod-safety-otlp", "shared/otlp"),
     ("pod-safety-watchdog", "shared/watchdog"),
     ("pod-safety-doctor", "controllers/doctor"),
