@@ -1,19 +1,21 @@
 //! Requests that are in flight, were just done, or failed too recently to be retried. The only place that decides about
 //! retries.
 //!
+//! `K` is what has one request at a time: an object by its UID, or the flow of a node, a device, a remediation or a policy.
 //! `V` is what a request rests on: the version of its object, and what else was read. A failure does not delay a request
 //! that rests on something else.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::clock::{Backoff, Mono};
 use crate::model::{Rv, Uid};
 
-/// How long a removed pod is not requested again while the watch has not delivered its removal.
+/// How long a removed object is not requested again while the watch has not delivered its removal.
 const SETTLED_FOR: Duration = Duration::from_secs(30);
 
-/// The backoff between two attempts for one pod.
+/// The default backoff between two attempts for one key.
 const BACKOFF: Backoff = Backoff { initial: Duration::from_secs(1), maximum: Duration::from_secs(60) };
 /// A failure is forgotten after this long without an attempt.
 const FORGET_AFTER: Duration = Duration::from_secs(600);
@@ -21,12 +23,14 @@ const FORGET_AFTER: Duration = Duration::from_secs(600);
 #[derive(Debug)]
 enum Entry<V> {
     /// The request is queued or in flight. `again`: it was requested again since.
-    Busy { again: bool },
-    /// The pod was removed; the cache does not show it yet.
+    Busy { again: bool, failures: u32 },
+    /// The request was not tried. The failures before it count until [`RetryTracker::tidy`].
+    Untried { failures: u32 },
+    /// The object was removed; the cache does not show it yet.
     Settled { until: Mono },
     /// A status was written over this version; the cache does not show it yet.
     Written { over: V, until: Mono },
-    /// The request failed at this version, and will be retried.
+    /// The request failed at this version, or there is nothing to do yet, and it will be retried.
     Paused { of: V, failures: u32, until: Mono },
 }
 
@@ -41,23 +45,29 @@ pub(super) enum Admission {
     Paused(Mono),
 }
 
-/// Requests by the UID of their object.
+/// Requests by their keys: at most one of a key is in flight.
 #[derive(Debug)]
-pub(super) struct RetryTracker<V = Rv> {
-    entries: BTreeMap<Uid, Entry<V>>,
-    failures: BTreeMap<Uid, u32>,
+pub(super) struct RetryTracker<K = Uid, V = Rv> {
+    entries: BTreeMap<K, Entry<V>>,
+    backoff: Backoff,
 }
 
-impl<V> Default for RetryTracker<V> {
+impl<V> Default for RetryTracker<Uid, V> {
     fn default() -> Self {
-        Self { entries: BTreeMap::new(), failures: BTreeMap::new() }
+        Self::new(BACKOFF)
     }
 }
 
-impl<V: PartialEq> RetryTracker<V> {
-    pub(super) fn admit(&mut self, uid: &Uid, basis: &V, now: Mono) -> Admission {
-        match self.entries.get_mut(uid) {
-            Some(Entry::Busy { again }) => {
+impl<K, V> RetryTracker<K, V> {
+    pub(super) const fn new(backoff: Backoff) -> Self {
+        Self { entries: BTreeMap::new(), backoff }
+    }
+}
+
+impl<K: Ord + Clone, V: PartialEq> RetryTracker<K, V> {
+    pub(super) fn admit(&mut self, key: &K, basis: &V, now: Mono) -> Admission {
+        let failures = match self.entries.get_mut(key) {
+            Some(Entry::Busy { again, .. }) => {
                 *again = true;
                 return Admission::Busy;
             }
@@ -70,63 +80,80 @@ impl<V: PartialEq> RetryTracker<V> {
             Some(Entry::Paused { of, until, .. }) if of == basis && now < *until => {
                 return Admission::Paused(*until);
             }
-            Some(Entry::Paused { failures, .. }) => {
-                let failures = *failures;
-                self.failures.insert(uid.clone(), failures);
-            }
-            Some(Entry::Settled { .. } | Entry::Written { .. }) | None => {}
-        }
-        self.entries.insert(uid.clone(), Entry::Busy { again: false });
+            Some(Entry::Paused { failures, .. } | Entry::Untried { failures }) => *failures,
+            Some(Entry::Settled { .. } | Entry::Written { .. }) | None => 0,
+        };
+        self.entries.insert(key.clone(), Entry::Busy { again: false, failures });
         Admission::Admitted
     }
 
     /// Whether the same object was requested again while the request was in flight. The rejected request may rest on newer
     /// data.
-    pub(super) fn was_requested_again(&self, uid: &Uid) -> bool {
-        matches!(self.entries.get(uid), Some(Entry::Busy { again: true }))
+    pub(super) fn was_requested_again(&self, key: &K) -> bool {
+        matches!(self.entries.get(key), Some(Entry::Busy { again: true, .. }))
     }
 
-    /// The pod was removed.
-    pub(super) fn settle(&mut self, uid: &Uid, now: Mono) {
-        self.failures.remove(uid);
-        self.entries.insert(uid.clone(), Entry::Settled { until: now + SETTLED_FOR });
+    /// The number of failures in a row before the request that is in flight.
+    pub(super) fn failures<Q: Ord + ?Sized>(&self, key: &Q) -> u32
+    where
+        K: Borrow<Q>,
+    {
+        match self.entries.get(key) {
+            Some(Entry::Busy { failures, .. } | Entry::Paused { failures, .. } | Entry::Untried { failures }) => {
+                *failures
+            }
+            Some(Entry::Settled { .. } | Entry::Written { .. }) | None => 0,
+        }
+    }
+
+    /// The object was removed.
+    pub(super) fn settle(&mut self, key: &K, now: Mono) {
+        self.entries.insert(key.clone(), Entry::Settled { until: now + SETTLED_FOR });
     }
 
     /// A status was written over this version. Until the watch shows another version, there is nothing to write.
-    pub(super) fn record_written(&mut self, uid: &Uid, over: V, now: Mono) {
-        self.failures.remove(uid);
-        self.entries.insert(uid.clone(), Entry::Written { over, until: now + SETTLED_FOR });
+    pub(super) fn record_written(&mut self, key: &K, over: V, now: Mono) {
+        self.entries.insert(key.clone(), Entry::Written { over, until: now + SETTLED_FOR });
     }
 
     /// The request failed. Returns when it may be retried.
-    pub(super) fn record_failure(&mut self, uid: &Uid, of: V, at_least: Duration, now: Mono) -> Mono {
-        let failures = self.failures.remove(uid).unwrap_or(0).saturating_add(1);
-        let until = now + BACKOFF.after(failures).max(at_least);
-        self.entries.insert(uid.clone(), Entry::Paused { of, failures, until });
+    pub(super) fn record_failure(&mut self, key: &K, of: V, at_least: Duration, now: Mono) -> Mono {
+        let failures = self.failures(key).saturating_add(1);
+        let until = now + self.backoff.after(failures).max(at_least);
+        self.entries.insert(key.clone(), Entry::Paused { of, failures, until });
         until
     }
 
     /// There was nothing to do, and soon there will not be either. This is no failure, so the pause does not grow.
-    pub(super) fn pause(&mut self, uid: &Uid, of: V, pause: Duration, now: Mono) -> Mono {
-        self.failures.remove(uid);
+    pub(super) fn pause(&mut self, key: &K, of: V, pause: Duration, now: Mono) -> Mono {
         let until = now + pause;
-        self.entries.insert(uid.clone(), Entry::Paused { of, failures: 0, until });
+        self.entries.insert(key.clone(), Entry::Paused { of, failures: 0, until });
         until
     }
 
     /// The request was not tried.
-    pub(super) fn release(&mut self, uid: &Uid) {
-        self.entries.remove(uid);
+    pub(super) fn release(&mut self, key: &K) {
+        match self.failures(key) {
+            0 => self.forget(key),
+            failures => drop(self.entries.insert(key.clone(), Entry::Untried { failures })),
+        }
+    }
+
+    /// Nothing is left to do.
+    pub(super) fn forget<Q: Ord + ?Sized>(&mut self, key: &Q)
+    where
+        K: Borrow<Q>,
+    {
+        self.entries.remove(key);
     }
 
     pub(super) fn tidy(&mut self, now: Mono) {
         self.entries.retain(|_, entry| match entry {
             Entry::Busy { .. } => true,
+            Entry::Untried { .. } => false,
             Entry::Settled { until } | Entry::Written { until, .. } => now < *until,
             Entry::Paused { until, .. } => now.since(*until) < FORGET_AFTER,
         });
-        let entries = &self.entries;
-        self.failures.retain(|uid, _| entries.contains_key(uid));
     }
 }
 
@@ -176,6 +203,19 @@ mod tests {
             now = until;
         }
         assert_eq!(tracker.admit(&uid, &rv("2"), at(0)), Admission::Admitted);
+    }
+
+    /// A full queue is no reason to try sooner.
+    #[test]
+    fn a_request_that_was_not_tried_keeps_the_failures_before_it() {
+        let mut tracker = RetryTracker::default();
+        let uid = Uid::new("a").unwrap();
+        tracker.admit(&uid, &rv("1"), at(0));
+        tracker.record_failure(&uid, rv("1"), Duration::ZERO, at(0));
+        tracker.admit(&uid, &rv("2"), at(0));
+        tracker.release(&uid);
+        assert_eq!(tracker.admit(&uid, &rv("2"), at(0)), Admission::Admitted);
+        assert_eq!(tracker.record_failure(&uid, rv("2"), Duration::ZERO, at(0)), at(2));
     }
 
     #[test]

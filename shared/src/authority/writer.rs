@@ -41,7 +41,7 @@ use crate::model::Uid;
 use crate::record::{Journal, error_chain};
 use crate::transport::FenceTransport;
 use deletions::{CheckedNode, Deletions};
-use fence_steps::InFlightSteps;
+use fence_steps::StepTracker;
 use updates::Updates;
 use worker_pool::{PriorityLevel, WorkerPool};
 
@@ -141,8 +141,8 @@ struct State {
     /// One queue for each [`WorkerPool`].
     queues: [FairQueue<PriorityLevel, Work>; WorkerPool::COUNT],
     drain: DrainRate,
-    in_flight_steps: InFlightSteps,
-    retries: RetryTracker<force_deletes::Basis>,
+    steps: StepTracker,
+    retries: RetryTracker<Uid, force_deletes::Basis>,
     reading_nodes: BTreeSet<Arc<str>>,
     updates: Updates,
     deletions: Deletions,
@@ -309,12 +309,10 @@ impl Authority {
                 Work::Force { force, .. } => state.retries.release(&force.pod.uid),
                 Work::Delete { delete, .. } => state.deletions.forget(&delete.pod.uid),
                 Work::Update { uid } => state.updates.forget(&uid),
-                Work::Fence { request, .. } => state.in_flight_steps.forget(&request.node),
-                Work::Monitor { request, .. } => state.in_flight_steps.forget(&fence_steps::device_flow(&request)),
-                Work::Remediate { request, .. } => {
-                    state.in_flight_steps.forget(&fence_steps::remediation_flow(&request))
-                }
-                Work::Review { request, .. } => state.in_flight_steps.forget(&fence_steps::policy_flow(&request)),
+                Work::Fence { request, .. } => state.steps.forget(&request.node),
+                Work::Monitor { request, .. } => state.steps.forget(&fence_steps::device_flow(&request)),
+                Work::Remediate { request, .. } => state.steps.forget(&fence_steps::remediation_flow(&request)),
+                Work::Review { request, .. } => state.steps.forget(&fence_steps::policy_flow(&request)),
             }
         }
         self.set_queued(&state);
@@ -334,7 +332,7 @@ impl Authority {
         state.retries.tidy(now);
         state.updates.tidy(now);
         state.deletions.tidy(now);
-        state.in_flight_steps.tidy(now);
+        state.steps.tidy(now);
     }
 
     const fn notify(&self, pool: WorkerPool) -> &Notify {

@@ -1,6 +1,5 @@
 //! Executes steps of fencing, device checks, and status updates of remediations and policies: one at a time for each object.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +10,7 @@ use pod_safety_fence::{
 use pod_safety_leader::outcome::Outcome;
 use pod_safety_leader::send::WriteContext;
 
+use super::super::retry_tracker::{Admission, RetryTracker};
 use super::{Authority, CompletionHandler, PriorityLevel, READ_RETRY, Submitted, Work, WorkerPool};
 use crate::api::PodSafetyRemediationStatus;
 use crate::clock::{Backoff, Mono};
@@ -20,72 +20,54 @@ use crate::record::{Action, LogEvent, Record, error_chain};
 
 /// The backoff of a flow.
 const BACKOFF: Backoff = Backoff { initial: Duration::from_secs(1), maximum: Duration::from_secs(30) };
-/// How long after its backoff the failures of a flow are remembered.
-const FORGET_AFTER: Duration = Duration::from_secs(600);
 /// The time between two checks of a device, or two status updates of a policy. Without it, a write that changed nothing, or
 /// a cache that is behind, would make the next one due at once.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The flows with a step in flight, or in backoff after a failure.
-#[derive(Default)]
-pub(super) struct InFlightSteps(BTreeMap<Arc<str>, StepState>);
+pub(super) struct StepTracker(RetryTracker<Arc<str>, ()>);
 
-enum StepState {
-    InFlight { failures: u32 },
-    Paused { until: Mono, failures: u32 },
+impl Default for StepTracker {
+    fn default() -> Self {
+        Self(RetryTracker::new(BACKOFF))
+    }
 }
 
-impl InFlightSteps {
+impl StepTracker {
     /// Removes a flow whose step this process will not execute.
     pub(super) fn forget(&mut self, flow: &str) {
-        self.0.remove(flow);
+        self.0.forget(flow);
     }
 
-    /// Removes flows that were not used again: deleted remediations never come back under the same name.
     pub(super) fn tidy(&mut self, now: Mono) {
-        self.0.retain(|_, step| !matches!(step, StepState::Paused { until, .. } if *until + FORGET_AFTER <= now));
+        self.0.tidy(now);
     }
 
     fn begin(&mut self, flow: &Arc<str>, now: Mono) -> Result<(), Submitted> {
-        let failures = match self.0.get(flow) {
-            Some(StepState::InFlight { .. }) => return Err(Submitted::Accepted),
-            Some(StepState::Paused { until, .. }) if *until > now => return Err(Submitted::Later(*until)),
-            Some(StepState::Paused { failures, .. }) => *failures,
-            None => 0,
-        };
-        self.0.insert(Arc::clone(flow), StepState::InFlight { failures });
-        Ok(())
+        match self.0.admit(flow, &(), now) {
+            Admission::Admitted => Ok(()),
+            Admission::Busy => Err(Submitted::Accepted),
+            Admission::Paused(until) => Err(Submitted::Later(until)),
+        }
     }
 
     /// The number of failures in a row, if it is to be logged: the first, and then ever fewer, because the same error repeats.
     fn failures_to_log(&self, flow: &str) -> Option<u32> {
-        let before = match self.0.get(flow) {
-            Some(StepState::InFlight { failures } | StepState::Paused { failures, .. }) => *failures,
-            None => 0,
-        };
-        Some(before.saturating_add(1)).filter(|failures| failures.is_power_of_two())
+        Some(self.0.failures(flow).saturating_add(1)).filter(|failures| failures.is_power_of_two())
     }
 
     /// The step ended. Returns when the next step may run, if it failed or has to wait.
-    fn end(&mut self, flow: &Arc<str>, outcome: &Outcome, rests: Duration, now: Mono) -> Option<Mono> {
-        let before = match self.0.remove(flow) {
-            Some(StepState::InFlight { failures } | StepState::Paused { failures, .. }) => failures,
-            None => 0,
-        };
-        let requested = match outcome {
-            Outcome::Written if !rests.is_zero() => {
-                let until = now + rests;
-                self.0.insert(Arc::clone(flow), StepState::Paused { until, failures: 0 });
-                return Some(until);
+    fn end(&mut self, flow: &Arc<str>, outcome: &Outcome, pause: Duration, now: Mono) -> Option<Mono> {
+        let at_least = match outcome {
+            Outcome::Written if !pause.is_zero() => return Some(self.0.pause(flow, (), pause, now)),
+            Outcome::Written | Outcome::NotLeader => {
+                self.0.forget(flow);
+                return None;
             }
-            Outcome::Written | Outcome::NotLeader => return None,
             Outcome::Failed(error) => error.retry_after(),
             _ => Duration::ZERO,
         };
-        let failures = before.saturating_add(1);
-        let until = now + BACKOFF.after(failures).max(requested);
-        self.0.insert(Arc::clone(flow), StepState::Paused { until, failures });
-        Some(until)
+        Some(self.0.record_failure(flow, (), at_least, now))
     }
 }
 
@@ -171,11 +153,11 @@ impl Authority {
             return Submitted::NotLeading;
         }
         let mut state = self.state.lock();
-        if let Err(submitted) = state.in_flight_steps.begin(&flow, now) {
+        if let Err(submitted) = state.steps.begin(&flow, now) {
             return submitted;
         }
         if state.queue_for(pool).push(level, &flow, work).is_err() {
-            state.in_flight_steps.forget(&flow);
+            state.steps.forget(&flow);
             return Submitted::Later(now + READ_RETRY);
         }
         self.set_queued(&state);
@@ -230,7 +212,7 @@ impl Authority {
     }
 
     fn failures_to_log(&self, flow: &str) -> Option<u32> {
-        self.state.lock().in_flight_steps.failures_to_log(flow)
+        self.state.lock().steps.failures_to_log(flow)
     }
 
     /// Completes a step. Requests that came meanwhile were rejected, so the controller decides again.
@@ -239,12 +221,12 @@ impl Authority {
         step: &'static str,
         flow: &Arc<str>,
         outcome: &Outcome,
-        rests: Duration,
+        pause: Duration,
         owner: &Arc<dyn CompletionHandler>,
     ) {
         self.metrics.fence_steps.with_label_values(&[step, outcome.name()]).inc();
         let now = self.env.now();
-        let retry_at = self.state.lock().in_flight_steps.end(flow, outcome, rests, now);
+        let retry_at = self.state.lock().steps.end(flow, outcome, pause, now);
         self.metrics.outcomes.with_label_values(&[outcome.name()]).inc();
         if !matches!(outcome, Outcome::NotLeader) {
             owner.wake_at(retry_at.unwrap_or(now));
@@ -329,27 +311,13 @@ impl Authority {
 mod tests {
     use super::*;
 
-    /// Once, a flow that had failed was remembered for the life of the process.
-    #[test]
-    fn a_failed_flow_is_removed_after_ten_minutes() {
-        let mut in_flight = InFlightSteps::default();
-        for number in 0..50_u64 {
-            let flow: Arc<str> = format!("remediation ns/{number}").into();
-            let now = Mono::default() + Duration::from_secs(100 * number);
-            assert!(in_flight.begin(&flow, now).is_ok());
-            in_flight.end(&flow, &Outcome::Changed, Duration::ZERO, now);
-            in_flight.tidy(now);
-        }
-        assert_eq!(in_flight.0.len(), 7, "those of the last ten minutes");
-    }
-
     #[test]
     fn a_step_that_was_not_executed_is_retried_with_backoff() {
-        let (mut in_flight, flow, mut now): (_, Arc<str>, _) = (InFlightSteps::default(), "n".into(), Mono::default());
+        let (mut steps, flow, mut now): (_, Arc<str>, _) = (StepTracker::default(), "n".into(), Mono::default());
         for pause in [1, 2, 4, 8, 16, 30, 30] {
-            assert!(in_flight.begin(&flow, now).is_ok());
+            assert!(steps.begin(&flow, now).is_ok());
             let again = now + Duration::from_secs(pause);
-            assert_eq!(in_flight.end(&flow, &Outcome::Changed, Duration::ZERO, now), Some(again));
+            assert_eq!(steps.end(&flow, &Outcome::Changed, Duration::ZERO, now), Some(again));
             now = again;
         }
     }
@@ -357,17 +325,17 @@ mod tests {
     /// A status without changes causes no watch event, so the device seemed to be due again at once, a hundred times a minute.
     #[test]
     fn bug_a_device_without_nodes_was_checked_without_pause() {
-        let (mut in_flight, flow): (_, Arc<str>) = (InFlightSteps::default(), "device ns/bmc".into());
+        let (mut steps, flow): (_, Arc<str>) = (StepTracker::default(), "device ns/bmc".into());
         let began = Mono::default();
-        assert!(in_flight.begin(&flow, began).is_ok());
-        let again = in_flight.end(&flow, &Outcome::Written, REPORT_INTERVAL, began);
+        assert!(steps.begin(&flow, began).is_ok());
+        let again = steps.end(&flow, &Outcome::Written, REPORT_INTERVAL, began);
         assert_eq!(again, Some(began + REPORT_INTERVAL));
-        assert!(matches!(in_flight.begin(&flow, began), Err(Submitted::Later(until)) if Some(until) == again));
-        assert!(in_flight.begin(&flow, began + REPORT_INTERVAL).is_ok());
+        assert!(matches!(steps.begin(&flow, began), Err(Submitted::Later(until)) if Some(until) == again));
+        assert!(steps.begin(&flow, began + REPORT_INTERVAL).is_ok());
         // The steps of a node follow each other without delay.
         let node: Arc<str> = "n".into();
-        assert!(in_flight.begin(&node, began).is_ok());
-        assert_eq!(in_flight.end(&node, &Outcome::Written, Duration::ZERO, began), None);
-        assert!(in_flight.begin(&node, began).is_ok());
+        assert!(steps.begin(&node, began).is_ok());
+        assert_eq!(steps.end(&node, &Outcome::Written, Duration::ZERO, began), None);
+        assert!(steps.begin(&node, began).is_ok());
     }
 }

@@ -31,7 +31,7 @@ pub(super) struct Updates {
     superseded: BTreeMap<Uid, BTreeMap<UpdateKind, Arc<dyn CompletionHandler>>>,
     /// Separate from the tracker of force deletions: the same pod may have both, and a request that is rejected because of
     /// the other one would not be retried.
-    retries: RetryTracker<Basis>,
+    retries: RetryTracker<Uid, Basis>,
 }
 
 impl Updates {
