@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use pod_safety_shared::authority::EvictionChange;
 use pod_safety_shared::cache::View;
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::controller_loop::Subject;
-use pod_safety_shared::model::{EvictionPhase, EvictionTarget, Kind};
+use pod_safety_shared::model::{Eviction, EvictionPhase, EvictionTarget, Kind};
 
 use super::context::EvictionContext;
 use super::holds::{Decision, Hold};
@@ -60,9 +61,7 @@ fn decide_target(target: &EvictionTarget, view: &View<'_>, now: Mono) -> Decisio
     }
     let ctx = EvictionContext::new(target, view, now);
     if view.has_foreign_evictions(&target.namespace) {
-        let key = ctx.key();
-        let held_back = key.map(|key| Decision::hold(Subject::Pod(key), Hold::AnotherController));
-        return held_back.unwrap_or_default();
+        return stand_down(&ctx);
     }
     let mut decision = Decision::default();
     requests::decide(&ctx, &mut decision);
@@ -71,6 +70,22 @@ fn decide_target(target: &EvictionTarget, view: &View<'_>, now: Mono) -> Decisio
     evictions::delete_old_failures(&ctx, &mut decision);
     act(&ctx, &mut decision);
     decision
+}
+
+/// Where another controller gives the turns. The responders of pod-safety still serve theirs: Kubernetes may have the
+/// controller and no evictor, and it has no responder for lost nodes.
+fn stand_down(ctx: &EvictionContext<'_>) -> Decision {
+    let Some(key) = ctx.key() else { return Decision::default() };
+    let mut decision = Decision::hold(Subject::Pod(key), Hold::AnotherController);
+    let action = evictor::complete_if_gone(ctx).or_else(|| respond(ctx, &mut decision));
+    decision.intents.extend(action.map(|(eviction, change)| evictions::eviction_write(eviction, change)));
+    decision
+}
+
+/// What the responder of pod-safety does that has its turn.
+fn respond<'a>(ctx: &EvictionContext<'a>, decision: &mut Decision) -> Option<(&'a Eviction, EvictionChange)> {
+    let action = evictor::act(ctx, decision).or_else(|| lost_node::act(ctx, decision));
+    action.or_else(|| evictor::report_missing_evidence(ctx))
 }
 
 /// One write to the active Eviction: the controller's part comes first, because responders depend on it.
@@ -94,7 +109,7 @@ fn act(ctx: &EvictionContext<'_>, decision: &mut Decision) {
         decision.intents.push(evictions::eviction_write(eviction, change));
         return;
     }
-    let action = evictor::act(ctx, decision).or_else(|| lost_node::act(ctx, decision));
+    let action = respond(ctx, decision);
     decision.intents.extend(action.map(|(eviction, change)| evictions::eviction_write(eviction, change)));
 }
 

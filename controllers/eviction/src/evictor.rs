@@ -40,6 +40,10 @@ const OF_DAEMON_SET: &str =
     "the pod belongs to a DaemonSet, which would replace it on the same node: it is not evicted";
 const MIRROR: &str = "the pod is the API's copy of a static pod, which only its kubelet can end: it is not evicted";
 
+/// Why a terminal phase does not complete our responder.
+const MAY_RUN: &str =
+    "the pod's phase is terminal, but its last report shows a running container: evidence that it ended is missing";
+
 /// The attempts that were refused, from the last message. They survive a restart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Attempts {
@@ -116,17 +120,33 @@ pub(super) fn act<'a>(ctx: &EvictionContext<'a>, decision: &mut Decision) -> Opt
 }
 
 /// The pod is gone or has terminated: our active responder reports that, so that it counts as completed. If a
-/// container is reported running despite a terminal phase, it does not report: the pod may still run.
+/// container is reported running despite a terminal phase, it is not completed: the pod may still run.
 pub(super) fn complete_if_gone<'a>(ctx: &EvictionContext<'a>) -> Option<(&'a Eviction, EvictionChange)> {
     let message = match ctx.pod {
         Lookup::Absent => "the pod does not exist any more",
         Lookup::Known(pod) if pod.has_terminated() => "the pod ran to its end",
         Lookup::Known(_) | Lookup::Unknown(_) => return None,
     };
+    let (eviction, active, own) = own_turn(ctx)?;
+    Some((eviction, EvictionChange::Report(Box::new(completed_report(active, own, message)))))
+}
+
+/// Reports once that a terminal phase is no evidence, because the last report shows a running container.
+pub(super) fn report_missing_evidence<'a>(ctx: &EvictionContext<'a>) -> Option<(&'a Eviction, EvictionChange)> {
+    ctx.existing_pod().filter(|pod| pod.phase.is_terminal() && !pod.has_terminated())?;
+    let (eviction, active, own) = own_turn(ctx).filter(|(_, active, _)| *active.message != *MAY_RUN)?;
+    let since = active.heartbeat.map(|at| ctx.age(eviction, at, active.seen.heartbeat));
+    let heartbeat = since.is_none_or(|since| since >= MIN_HEARTBEAT_INTERVAL);
+    let report = Report { heartbeat, ..report(active, own, MAY_RUN.to_owned()) };
+    Some((eviction, EvictionChange::Report(Box::new(report))))
+}
+
+/// The active Eviction, whose active responder is one of pod-safety's and not completed, and its name.
+fn own_turn<'a>(ctx: &EvictionContext<'a>) -> Option<(&'a Eviction, &'a Responder, &'static str)> {
     let eviction = ctx.active()?;
     let active = eviction.active().filter(|active| active.completed.is_none())?;
     let own = [IMPERATIVE_EVICTOR, LOST_NODE_RESPONDER].into_iter().find(|own| **own == *active.name)?;
-    Some((eviction, EvictionChange::Report(Box::new(completed_report(active, own, message)))))
+    Some((eviction, active, own))
 }
 
 /// The pod terminates already: a second eviction could only shorten its grace period.
@@ -180,6 +200,10 @@ fn remaining_backoff(turn: Turn<'_>, ctx: &EvictionContext<'_>) -> Duration {
     let Some(previous) = parse_attempts(&own.message) else {
         let accepted = own.message.starts_with("the API server accepted");
         let since = turn.since_heartbeat(ctx).filter(|_| accepted);
+        if since.is_none() && !own.message.is_empty() && ctx.view.has_foreign_evictions(ctx.namespace()) {
+            // An evictor of Kubernetes writes the same entry.
+            return BACKOFF.initial.saturating_sub(ctx.now.since(own.seen.message));
+        }
         return since.map_or(Duration::ZERO, |since| ACCEPTED_GRACE.saturating_sub(since));
     };
     let since = ctx.age(eviction, previous.last, own.seen.message);

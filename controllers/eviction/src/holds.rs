@@ -17,7 +17,7 @@ pub enum Hold {
     Unfresh(#[from] FreshnessError),
     /// Another controller, such as Kubernetes' own, serves this namespace.
     #[error(
-        "another controller writes the states of Evictions in this namespace: set controllers.eviction.enabled of pod-safety to false"
+        "another controller writes the states of Evictions in this namespace: set controllers.eviction.enabled of pod-safety to false once Kubernetes evicts, too, and no pod names pod-safety.dev/lost-node"
     )]
     AnotherController,
     /// The pod exists, and cannot be read.

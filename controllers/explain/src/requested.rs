@@ -7,7 +7,9 @@ use std::time::Duration;
 use pod_safety_shared::authority::operator_requests::eviction_requests::{
     Condition, EvictionOfPod, EvictionRequest, ResponderStatus, TargetResponder,
 };
-use pod_safety_shared::model::{IMPERATIVE_EVICTOR, Pod, RESPONDER_HEARTBEAT_DEADLINE, Uid};
+use pod_safety_shared::model::{
+    CANCELED, EVICTION_INVALID, IMPERATIVE_EVICTOR, Pod, RESPONDER_HEARTBEAT_DEADLINE, ResponderState, Uid,
+};
 
 use super::answer::{Answer, Item, Judgement, Moment, Verdict, elapsed, format_duration, pluralize};
 use super::context::{ExplainContext, object_ref};
@@ -22,6 +24,11 @@ const NEXT_WITHIN: Duration = Duration::from_secs(60);
 
 /// Requests of pod-safety that are older are abandoned.
 const ABANDONED_AFTER: Duration = Duration::from_secs(24 * 3600);
+
+/// The reasons of Evictions that the controller of pod-safety holds: no turn follows.
+const UNKNOWN_STATE: &str = "UnknownState";
+/// See [`UNKNOWN_STATE`].
+const PREFILLED: &str = "ResponderPrefilled";
 
 /// The requests and Evictions of one pod.
 #[derive(Clone, Debug)]
@@ -116,7 +123,13 @@ impl<'a> RequestedEviction<'a> {
             return Judgement::new(Verdict::Free, "Evicted", message);
         }
         if let Some(failed) = eviction.failed_condition() {
-            return self.judge_failed(failed);
+            // It is canceled, too, if all its requests were invalid: they were not withdrawn.
+            let mut ended = self.active_requests().filter_map(EvictionRequest::failed_condition);
+            let invalid = ended.find(|one| one.reason == EVICTION_INVALID).filter(|_| failed.reason == CANCELED);
+            return self.judge_failed(invalid.unwrap_or(failed));
+        }
+        if let Some(held) = self.judge_held(eviction) {
+            return held;
         }
         match eviction.active_responder() {
             Some((turn, report)) => self.judge_active(eviction, turn, report, ctx),
@@ -146,7 +159,7 @@ impl<'a> RequestedEviction<'a> {
     fn judge_failed(&self, failed: &Condition) -> Judgement {
         let pod = self.pod;
         match &*failed.reason {
-            "CanceledDueToNoRequesters" => {
+            CANCELED => {
                 let message = format!("the requests are withdrawn. Pod {pod} stays, unless it terminates already");
                 Judgement::new(Verdict::Free, "Withdrawn", message)
             }
@@ -162,9 +175,31 @@ impl<'a> RequestedEviction<'a> {
             }
             _ => {
                 let message = format!("the request is invalid and stays so: {}", failed.message);
-                Judgement::new(Verdict::Blocked, "EvictionInvalid", message)
+                Judgement::new(Verdict::Blocked, EVICTION_INVALID, message)
             }
         }
+    }
+
+    /// What holds the controller of pod-safety back, as far as the Eviction shows it (its `Hold`).
+    fn judge_held(&self, eviction: &EvictionOfPod) -> Option<Judgement> {
+        let turns = &eviction.status.target_responders;
+        if turns.iter().any(|turn| ResponderState::parse(&turn.state) == ResponderState::Other) {
+            let message = "the Eviction has states that this version of pod-safety does not know";
+            return Some(Judgement::new(Verdict::Blocked, UNKNOWN_STATE, message));
+        }
+        // A pod that goes and a withdrawal end the Eviction all the same.
+        let goes = self.live_pod.is_none_or(|pod| pod.deletion.is_some() || pod.phase.is_terminal());
+        let is_open =
+            |one: &EvictionRequest| one.failed_condition().is_none_or(|failed| failed.reason != EVICTION_INVALID);
+        if goes || !self.active_requests().any(is_open) {
+            return None;
+        }
+        let prefilled = turns.iter().find(|turn| is_prefilled(turn, eviction))?;
+        let message = format!(
+            "{} has a report before its turn: whoever wrote it would let all responders be passed over. Delete the Eviction: a new one is created",
+            prefilled.title()
+        );
+        Some(Judgement::new(Verdict::Blocked, PREFILLED, message))
     }
 
     /// A responder is active.
@@ -293,8 +328,9 @@ impl<'a> RequestedEviction<'a> {
         let mut answer = Answer::new(self.object(), self.judge(ctx));
         (answer.facts, answer.items, answer.history) = (self.list_facts(), self.list_items(ctx), self.history());
         let goes_on = answer.judgement.verdict != Verdict::Free;
+        let is_held = [UNKNOWN_STATE, PREFILLED].contains(&answer.judgement.reason);
         let worst = self.worst_wait(ctx);
-        if goes_on && !worst.is_zero() {
+        if goes_on && !is_held && !worst.is_zero() {
             answer.notes.push(format!(
                 "The evictor's turn comes within {}, even if all others are silent.",
                 format_duration(worst)
@@ -345,6 +381,15 @@ impl<'a> RequestedEviction<'a> {
 fn describe_next(eviction: &EvictionOfPod) -> String {
     let next = eviction.sorted_responders().into_iter().find(|turn| turn.state == "Inactive");
     next.map_or_else(|| "the Eviction fails".to_owned(), |turn| format!("the turn of {} begins", turn.title()))
+}
+
+/// Whether a responder has a report from before its turn.
+fn is_prefilled(turn: &TargetResponder, eviction: &EvictionOfPod) -> bool {
+    let report = eviction.responder_status(&turn.name).filter(|_| turn.state == "Inactive");
+    report.is_some_and(|report| {
+        let ResponderStatus { start_time, heartbeat_time, expected_completion_time, completion_time, .. } = report;
+        [start_time, heartbeat_time, expected_completion_time, completion_time].into_iter().any(Option::is_some)
+    })
 }
 
 /// "since 10:00:00Z, last heartbeat 2m00s ago: moves data".

@@ -12,13 +12,13 @@ use pod_safety_shared::authority::Intent;
 use pod_safety_shared::cache::View;
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::controller_loop::{Decision, HoldReason, Mode};
-use pod_safety_shared::model::{Kind, Uid};
+use pod_safety_shared::model::{EvictionTarget, Kind, Uid};
 use pod_safety_shared::testing::objects::{self, Obj, START_SECONDS, named, timestamp};
 use pod_safety_shared::testing::{World, at};
 use pod_safety_shared::wire::{Encoding, Raw};
 use serde_json::{Value, json};
 
-use crate::{disruption, fencing, node_lifecycle, pod_gc, taint_eviction, volume_guard};
+use crate::{disruption, eviction, fencing, node_lifecycle, pod_gc, taint_eviction, volume_guard};
 
 /// Keys and values that have a meaning in these objects.
 const WORDS: &[&str] = &[
@@ -220,6 +220,7 @@ struct Keys {
     budgets: Vec<Uid>,
     volumes: Vec<Arc<str>>,
     devices: Vec<Uid>,
+    evictions: Vec<EvictionTarget>,
 }
 
 impl Keys {
@@ -232,6 +233,7 @@ impl Keys {
             budgets: view.budgets().map(|budget| budget.key.uid.clone()).collect(),
             volumes: view.volume_names().cloned().collect(),
             devices: view.devices().map(|device| device.uid.clone()).collect(),
+            evictions: view.eviction_targets().cloned().collect(),
         }
     }
 }
@@ -271,6 +273,7 @@ fn decisions(view: &View<'_>, now: Mono, mode: Mode) -> Vec<Decision<String>> {
         }
         all.push(taint_eviction::decide(&taint_eviction::Key(Arc::clone(node)), view, now).map(describe));
         all.push(fencing::decide(&fencing::Key::Node(Arc::clone(node)), view, now, &fence).map(describe));
+        all.push(eviction::decide(&eviction::Key::Node(Arc::clone(node)), view, now).map(describe));
     }
     for pod in &keys.pods {
         all.push(pod_gc::decide(&pod_gc::Key::Unscheduled(pod.clone()), view, now, &gc).map(describe));
@@ -285,6 +288,9 @@ fn decisions(view: &View<'_>, now: Mono, mode: Mode) -> Vec<Decision<String>> {
     }
     for device in &keys.devices {
         all.push(fencing::decide(&fencing::Key::Device(device.clone()), view, now, &fence).map(describe));
+    }
+    for target in &keys.evictions {
+        all.push(eviction::decide(&eviction::Key::Target(target.clone()), view, now).map(describe));
     }
     all
 }

@@ -9,6 +9,7 @@ use Expect::{Allowed, NotAsked, Refused};
 const DEV: &str = "dev";
 const RESPONDER: &str = "system:serviceaccount:shop:mover";
 const STATUS: &str = "lifecycle.k8s.io/evictions/status";
+const REQUEST_STATUS: &str = "lifecycle.k8s.io/evictionrequests/status";
 
 pub(crate) fn rows() -> Vec<Row> {
     [states(), requesters(), own_account(), own_account_ends()].into_iter().flatten().collect()
@@ -51,6 +52,13 @@ fn states() -> Vec<Row> {
         json!({ "conditions": all })
     };
     let kcm = "system:serviceaccount:kube-system:evictionrequest-controller";
+    let judged = |user: &str| {
+        let request =
+            json!({ "metadata": { "namespace": "shop", "name": "r" }, "status": { "observedGeneration": 1 } });
+        let invalid = json!({ "conditions": [{ "type": "Failed", "status": "True", "reason": "EvictionInvalid" }] });
+        let new = patched(request.clone(), json!({ "status": invalid }));
+        Request::new(user, &format!("UPDATE {REQUEST_STATUS}")).old(request).object(new)
+    };
     vec![
         row("a responder reports", changed(report), Allowed),
         row("a condition of one's own", changed(condition("example.com/Moved", "True")), Allowed),
@@ -66,7 +74,10 @@ fn states() -> Vec<Row> {
         row("bypass: it is evicted", changed(condition("TargetEvicted", "True")), Refused("Failed and TargetEvicted")),
         row("bypass: without conditions", changed(json!({ "conditions": null })), Refused("Failed and TargetEvicted")),
         row("pod-safety", by(OURS, bare(), begun.clone()), NotAsked),
-        row("the controller of Kubernetes", by(kcm, bare(), begun), NotAsked),
+        row("the controller of Kubernetes", by(kcm, bare(), begun.clone()), NotAsked),
+        row("it has no account of its own", by("system:kube-controller-manager", bare(), begun), NotAsked),
+        row("bypass: a request is invalid", judged(RESPONDER), Refused("of evictionrequests shop/r")),
+        row("pod-safety finds a request invalid", judged(OURS), NotAsked),
     ]
 }
 

@@ -93,6 +93,11 @@ pub(crate) fn user_kubeconfig(
     write_kubeconfig(pki, server, folder, name, &user)
 }
 
+/// For the user `admin` of the group `system:masters`.
+pub(crate) fn admin_kubeconfig(pki: &Pki, server: &str, folder: &Path, name: &str) -> Result<PathBuf, Error> {
+    write_kubeconfig(pki, server, folder, name, &json!({ "token": pki.admin_token() }))
+}
+
 /// For a server beside the API server that accepts anonymous clients, such as a component's health endpoint.
 pub(crate) fn anonymous_kubeconfig(pki: &Pki, server: &str, folder: &Path, port: u16) -> Result<PathBuf, Error> {
     write_kubeconfig(pki, server, folder, &format!("anonymous-{port}"), &json!({}))

@@ -26,9 +26,9 @@ impl Server {
     /// The first is called `kube-apiserver`, another `kube-apiserver-1`.
     pub(crate) async fn prepare(at: usize, pki: &Pki, folder: &Folder) -> Result<Self, Error> {
         let name = if at == 0 { "kube-apiserver".to_owned() } else { format!("kube-apiserver-{at}") };
-        let (port, user) = (Port::reserve()?, format!("admin-of-{at}"));
-        let masters = ["system:masters"];
-        let kubeconfig = access::user_kubeconfig(pki, &port.url("https"), &folder.access(), &user, &masters)?;
+        let port = Port::reserve()?;
+        let user = format!("admin-of-{at}");
+        let kubeconfig = access::admin_kubeconfig(pki, &port.url("https"), &folder.access(), &user)?;
         Ok(Self { name, port, client: access::client(&kubeconfig).await?, program: None })
     }
 
@@ -77,6 +77,7 @@ fn arguments(port: &Port, etcd: &Port, pki: &Pki) -> Vec<String> {
         format!("--tls-cert-file={}", pki.server_certificate_file().display()),
         format!("--tls-private-key-file={}", pki.server_key_file().display()),
         format!("--client-ca-file={}", pki.authority_file().display()),
+        format!("--token-auth-file={}", pki.admin_token_file().display()),
         "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
         format!("--service-account-key-file={}", pki.token_public_key_file().display()),
         format!("--service-account-signing-key-file={}", pki.token_key_file().display()),

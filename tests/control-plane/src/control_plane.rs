@@ -95,8 +95,7 @@ impl ControlPlane {
         let looks = ReadinessProbes::begin(several.iter().map(|server| (server.port.number(), server.client.clone())));
         let balancer = if several.is_empty() { None } else { Some(Balancer::open(&looks, Ipv4Addr::LOCALHOST).await?) };
         let url = url(balancer.as_ref(), &apiservers);
-        let masters = ["system:masters"];
-        let kubeconfig = access::user_kubeconfig(&pki, &url, &folder.access(), "admin", &masters)?;
+        let kubeconfig = access::admin_kubeconfig(&pki, &url, &folder.access(), "admin")?;
         let admin = access::client(&kubeconfig).await?;
         etcd::start(&mut etcd, &folder).await?;
         let options = options.clone();
@@ -124,6 +123,12 @@ impl ControlPlane {
     pub async fn restart_apiserver(&mut self) -> Result<(), Error> {
         self.stop_apiserver()?;
         self.start_apiserver().await
+    }
+
+    /// Kills kube-apiserver and starts it with these additional arguments instead of those in [`Options`].
+    pub async fn restart_apiserver_with(&mut self, args: &[String]) -> Result<(), Error> {
+        self.options.apiserver_args = args.to_vec();
+        self.restart_apiserver().await
     }
 
     /// kube-apiserver, to pause or to measure it; `None` while it is stopped. The first one, if there are several.

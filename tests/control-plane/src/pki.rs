@@ -18,12 +18,16 @@ const NAMES: [&str; 4] = ["127.0.0.1", "localhost", "10.96.0.1", "10.88.0.1"];
 pub(crate) struct Pki {
     folder: PathBuf,
     authority: CertifiedIssuer<'static, KeyPair>,
+    admin_token: String,
 }
 
 impl Pki {
     pub(crate) fn create(folder: PathBuf) -> Result<Self, Error> {
         let made = |what| move |source| Error::Certificate { what, source };
-        let pki = Self { folder, authority: authority().map_err(made("certificate authority"))? };
+        let secret = KeyPair::generate().map_err(made("token of the administrator"))?.serialize_der();
+        let admin_token = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+        let pki = Self { folder, authority: authority().map_err(made("certificate authority"))?, admin_token };
+        write(&pki.admin_token_file(), &format!("{},admin,admin,system:masters\n", pki.admin_token))?;
         write(&pki.authority_file(), &pki.authority.pem())?;
 
         let (certificate, key) = pki.server().map_err(made("server certificate"))?;
@@ -34,6 +38,17 @@ impl Pki {
         write(&pki.token_key_file(), &tokens.serialize_pem())?;
         write(&pki.token_public_key_file(), &tokens.public_key_pem())?;
         Ok(pki)
+    }
+
+    /// The administrator's token. The API server verifies a client certificate again for each request, which is a tenth of its work in
+    /// these suites.
+    pub(crate) fn admin_token(&self) -> &str {
+        &self.admin_token
+    }
+
+    /// For `--token-auth-file`.
+    pub(crate) fn admin_token_file(&self) -> PathBuf {
+        self.folder.join("admin.csv")
     }
 
     /// The certificate authority that servers and clients trust.

@@ -64,7 +64,11 @@ pub(crate) async fn read_abandoned(session: &Session, wall: jiff::Timestamp) -> 
     let all = all.map_err(|error| {
         format!("{}: it is not known which were left behind.", super::describe_refusal(&error, "list evictionrequests"))
     })?;
-    let all = all.unwrap_or_default();
+    Ok(list_abandoned(&all.unwrap_or_default(), wall))
+}
+
+/// The abandoned ones of these requests, with the command that withdraws them.
+pub(super) fn list_abandoned(all: &[EvictionRequest], wall: jiff::Timestamp) -> Vec<Trouble> {
     let trouble = |one: &&EvictionRequest| {
         let EvictionRequest { metadata, spec, .. } = one;
         let age = metadata.creation_timestamp.map(|at| format_duration(elapsed(at, wall))).unwrap_or_default();
@@ -77,5 +81,5 @@ pub(crate) async fn read_abandoned(session: &Session, wall: jiff::Timestamp) -> 
             command: format!("pod-safety drain {} --withdraw", one.node()),
         }
     };
-    Ok(find_abandoned(&all, wall).iter().map(trouble).collect())
+    find_abandoned(all, wall).iter().map(trouble).collect()
 }

@@ -4,7 +4,7 @@ use super::evictor::{refused, with_message};
 use super::*;
 
 /// How far the clock is ahead, from the start.
-const CLOCKS: [i64; 5] = [-3_600, -31, 0, 31, 3_600];
+const CLOCKS: [i64; 7] = [-3_600, -31, -29, 0, 29, 31, 3_600];
 
 /// A process whose clock is `ahead`, and that saw this Eviction change to the second version at second 100.
 fn changed(before: &Obj, after: &Obj, pod: Obj, ahead: i64) -> World {

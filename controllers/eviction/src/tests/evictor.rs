@@ -71,9 +71,14 @@ fn the_evictor_reports_that_the_pod_is_gone_before_the_eviction_ends() {
         said.iter().any(|word| word.contains("evictor Completed; ") && word.contains("True/PodDeleted")),
         "{said:?}"
     );
-    // A pod with a terminal phase may still run: no end is reported.
-    let called_ended = acts(pod("p").phase("Failed").running(), turn(), 1);
-    assert_eq!(called_ended, Vec::<String>::new());
+    // A pod with a terminal phase may still run: no end is reported, and once what is missing.
+    let may_run =
+        "the pod's phase is terminal, but its last report shows a running container: evidence that it ended is missing";
+    let called_ended = |eviction: Obj, second| acts(pod("p").phase("Failed").running(), eviction, second);
+    for (before, second) in [(turn(), 1), (with_message("the pod is terminating", 60), 61)] {
+        assert_eq!(called_ended(before, second), [format!("pod-1-p: {EVICTOR} says {may_run:?}")]);
+    }
+    assert_eq!(called_ended(with_message(may_run, 60), 61), Vec::<String>::new());
 }
 
 /// While a pod terminates for 25 minutes the evictor stays active, and evicts no second time.

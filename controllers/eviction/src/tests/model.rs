@@ -1,6 +1,7 @@
 //! A model check: random histories of pods, requests, responders and other writers, with caches that lag. Each write
 //! of `decide` is applied to the API server's objects, by compare-and-swap, if the quorum reads that it requires
-//! allow it; and the API server's own validation must accept it.
+//! allow it; and the API server's own validation must accept it. The pod may be in a gang, and the clock of the process
+//! may be wrong.
 
 use proptest::prelude::*;
 
@@ -9,6 +10,9 @@ use pod_safety_shared::model::{IMPERATIVE_EVICTOR, ResponderState, Uid};
 
 use super::port::{is_true, validate};
 use super::*;
+
+/// A responder that only another client gives a turn.
+const FOREIGN: &str = "example.com/foreign";
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -24,6 +28,8 @@ enum Step {
         intent: bool,
     },
     Drop(u8),
+    /// A request is deleted, and a finalizer keeps it.
+    Keep(u8),
     /// A change of the pod.
     Terminates,
     Finishes,
@@ -31,7 +37,9 @@ enum Step {
     /// The active responder reports, or is completed.
     Reports(bool),
     /// Another client creates an Eviction, or initializes one.
-    Foreign,
+    Foreign {
+        initializes: bool,
+    },
     /// This process restarts.
     Anew,
 }
@@ -44,11 +52,12 @@ fn step() -> impl Strategy<Value = Step> {
         10 => Just(Step::Act),
         3 => (0..3_u8, any::<bool>()).prop_map(|(number, intent)| Step::Ask { number, intent }),
         1 => (0..3_u8).prop_map(Step::Drop),
+        1 => (0..3_u8).prop_map(Step::Keep),
         1 => Just(Step::Terminates),
         1 => Just(Step::Finishes),
         1 => Just(Step::Goes),
         4 => any::<bool>().prop_map(Step::Reports),
-        1 => Just(Step::Foreign),
+        2 => any::<bool>().prop_map(|initializes| Step::Foreign { initializes }),
         1 => Just(Step::Anew),
     ]
 }
@@ -60,6 +69,8 @@ struct Cluster {
     evictions: Vec<Value>,
     version: u64,
     second: u64,
+    /// By so many seconds the clock of the process is ahead.
+    ahead: i64,
     world: World,
     /// The objects in the cache, to deliver removals.
     heard: [Vec<String>; 3],
@@ -69,8 +80,23 @@ fn text<'a>(object: &'a Value, field: &str) -> &'a str {
     object["metadata"][field].as_str().unwrap_or_default()
 }
 
+/// Whether a quorum read counts the request: it is not withdrawn, not being deleted, and not invalid.
 fn asks(request: &Value) -> bool {
-    request["spec"]["intent"] == "Eviction"
+    let deleting = request["metadata"].get("deletionTimestamp").is_some();
+    request["spec"]["intent"] == "Eviction" && !deleting && failure(&request["status"]) != Some("EvictionInvalid")
+}
+
+/// The reason of `Failed`, if that is `True`.
+fn failure(status: &Value) -> Option<&str> {
+    let mut all = status["conditions"].as_array().into_iter().flatten();
+    all.find(|one| one["type"] == "Failed" && one["status"] == "True")?["reason"].as_str()
+}
+
+/// A process that has just started, with this clock.
+fn new_process(ahead: i64) -> World {
+    let world = World::listed();
+    world.set_wall_time(START_SECONDS + ahead, at(0));
+    world
 }
 
 fn is_final(eviction: &Value) -> bool {
@@ -90,18 +116,27 @@ fn merge(list: &mut Value, key: &str, entry: Value) {
 }
 
 impl Cluster {
-    fn new() -> Self {
+    fn new(in_gang: bool, ahead: i64) -> Self {
         let asks = json!([{ "name": APP, "priority": 10_000 }, { "name": "example.com/other", "priority": 5_000 }]);
-        let pod = pod("p").set("/spec/evictionResponders", asks).0;
-        let world = world(&[]);
+        // The API server permits no responders of a pod in a gang.
+        let pod = match in_gang {
+            true => pod("p").set("/spec/schedulingGroup", json!({ "podGroupName": "g" })).0,
+            false => pod("p").set("/spec/evictionResponders", asks).0,
+        };
+        let world = new_process(ahead);
         let (requests, evictions, heard) = Default::default();
-        let mut cluster = Self { pod: None, requests, evictions, version: 100, second: 1, world, heard };
+        let mut cluster = Self { pod: None, requests, evictions, version: 100, second: 1, ahead, world, heard };
         cluster.pod = Some(cluster.next(pod));
         cluster
     }
 
     fn now(&self) -> Mono {
         at(self.second)
+    }
+
+    /// The second by the API server's clock.
+    fn wall(&self) -> i64 {
+        START_SECONDS + i64::try_from(self.second).unwrap()
     }
 
     /// The object with the next resourceVersion.
@@ -133,6 +168,10 @@ impl Cluster {
         self.pod.as_ref().is_some_and(|pod| pod["status"]["phase"] == "Failed")
     }
 
+    fn in_gang(&self) -> bool {
+        self.pod.as_ref().is_some_and(|pod| pod["spec"].get("schedulingGroup").is_some())
+    }
+
     fn holds(&self, check: &Precondition) -> bool {
         match check {
             Precondition::Nothing => true,
@@ -148,7 +187,7 @@ impl Cluster {
 
     fn act(&mut self) -> Result<(), TestCaseError> {
         self.world.confirm_all(self.now());
-        self.world.set_wall_time(START_SECONDS + i64::try_from(self.second).unwrap(), self.now());
+        self.world.set_wall_time(self.wall() + self.ahead, self.now());
         let decision = decide(&Key::Target(target()), &self.world.read().view(), self.now());
         for intent in decision.intents {
             let Intent::Update(Update::Eviction(update)) = intent else { continue };
@@ -166,8 +205,8 @@ impl Cluster {
                 Ok(())
             }
             EvictionChange::Refuse { observed, .. } => {
-                // A quorum read finds the pod gone, and no Eviction of it.
-                if self.pod.is_none() && self.evictions.is_empty() {
+                // A quorum read finds the pod in a gang; or gone, and no Eviction of it.
+                if self.in_gang() || self.pod.is_none() && self.evictions.is_empty() {
                     let stated = |holds, reason: &str| ConditionChange {
                         is_true: holds,
                         reason: reason.to_owned(),
@@ -263,7 +302,7 @@ impl Cluster {
             _ => {}
         }
         let before = &self.evictions[at]["status"];
-        let taken = validate(before, &written["status"], START_SECONDS + i64::try_from(self.second).unwrap());
+        let taken = validate(before, &written["status"], self.wall());
         prop_assert!(taken.is_ok(), "{change:?}\n{before}\n{}: {taken:?}", written["status"]);
         self.invariants(before.clone(), &written["status"])?;
         self.evictions[at] = self.next(written);
@@ -276,8 +315,7 @@ impl Cluster {
         if became("TargetEvicted") {
             prop_assert!(self.pod.is_none() || self.terminal(), "evicted while it runs");
         }
-        let reason = after["conditions"].as_array().into_iter().flatten().find(|one| one["type"] == "Failed");
-        if became("Failed") && reason.is_some_and(|one| one["reason"] == "CanceledDueToNoRequesters") {
+        if became("Failed") && failure(after) == Some("CanceledDueToNoRequesters") {
             prop_assert!(!self.requests.iter().any(asks), "canceled while somebody asks");
         }
         Ok(())
@@ -290,13 +328,14 @@ impl Cluster {
             Step::Act => self.act()?,
             Step::Ask { number, intent } => self.ask(number, intent),
             Step::Drop(number) => self.requests.retain(|one| text(one, "name") != format!("r{number}")),
+            Step::Keep(number) => self.keep(number),
             Step::Terminates => self.change_pod(Obj::terminating),
             Step::Finishes => self.change_pod(|pod| pod.phase("Failed")),
             Step::Goes => self.pod = None,
             Step::Reports(done) => self.reports(done),
-            Step::Foreign => self.foreign(),
+            Step::Foreign { initializes } => self.foreign(initializes),
             Step::Anew => {
-                self.world = world(&[]);
+                self.world = new_process(self.ahead);
                 self.heard = Default::default();
                 self.hear([true; 3]);
             }
@@ -326,6 +365,16 @@ impl Cluster {
         self.requests.push(request);
     }
 
+    fn keep(&mut self, number: u8) {
+        let name = format!("r{number}");
+        let Some(at) = self.requests.iter().position(|one| text(one, "name") == name) else { return };
+        let mut request = self.requests[at].clone();
+        request["metadata"]["deletionTimestamp"] = json!(timestamp(self.second));
+        request["metadata"]["finalizers"] = json!(["example.com/keep"]);
+        request["metadata"]["generation"] = json!(request["metadata"]["generation"].as_i64().unwrap() + 1);
+        self.requests[at] = self.next(request);
+    }
+
     /// The active responder reports, if the API server accepts it.
     fn reports(&mut self, done: bool) {
         let Some(at) = self.evictions.iter().position(|one| active(one).is_some_and(|name| name != EVICTOR)) else {
@@ -335,23 +384,39 @@ impl Cluster {
         let (name, now) = (active(&written).unwrap().to_owned(), timestamp(self.second));
         let field = if done { "completionTime" } else { "heartbeatTime" };
         merge(&mut written["status"]["responders"], "name", json!({ "name": name, field: now }));
-        if validate(
-            &self.evictions[at]["status"],
-            &written["status"],
-            START_SECONDS + i64::try_from(self.second).unwrap(),
-        )
-        .is_ok()
-        {
+        if validate(&self.evictions[at]["status"], &written["status"], self.wall()).is_ok() {
             self.evictions[at] = self.next(written);
         }
     }
 
-    fn foreign(&mut self) {
-        let name = format!("foreign-{}", self.version);
-        let one = eviction(&name, "p").set("/metadata/creationTimestamp", json!(timestamp(self.second)));
-        let one = self.next(one.0);
-        self.evictions.push(one);
+    /// Creates an Eviction; or initializes the last one that is not, or a new one, even beside an active one.
+    fn foreign(&mut self, initializes: bool) {
+        let is_new = |one: &Value| !is_final(one) && one["status"]["targetResponders"].is_null();
+        let at = self.evictions.iter().rposition(is_new).filter(|_| initializes).unwrap_or_else(|| {
+            let name = format!("foreign-{}", self.version);
+            let one = eviction(&name, "p").set("/metadata/creationTimestamp", json!(timestamp(self.second)));
+            let one = self.next(one.0);
+            self.evictions.push(one);
+            self.evictions.len() - 1
+        });
+        if !initializes {
+            return;
+        }
+        let mut written = self.evictions[at].clone();
+        let responders = vec![(FOREIGN.into(), 10_000), (EVICTOR.into(), 100)];
+        let states = vec![(FOREIGN.into(), ResponderState::Active)];
+        let starts = Some(FOREIGN.into());
+        let change = StatusChange { observed: 1, responders, states, starts, ..StatusChange::default() };
+        status(&mut written["status"], &change, &timestamp(self.second));
+        let taken = validate(&self.evictions[at]["status"], &written["status"], self.wall());
+        assert!(taken.is_ok(), "{}: {taken:?}", written["status"]);
+        self.evictions[at] = self.next(written);
     }
+}
+
+/// Whether another client gave the first turn.
+fn is_foreign(eviction: &Value) -> bool {
+    eviction["status"]["targetResponders"].as_array().is_some_and(|all| all.iter().any(|one| one["name"] == FOREIGN))
 }
 
 fn active(eviction: &Value) -> Option<&str> {
@@ -422,11 +487,16 @@ proptest! {
 
     /// No write is refused, none violates the invariants, and in the end every request shows its result.
     #[test]
-    fn all_histories_keep_the_invariants(steps in proptest::collection::vec(step(), 1..80)) {
-        let mut cluster = Cluster::new();
+    fn all_histories_keep_the_invariants(
+        steps in proptest::collection::vec(step(), 1..80),
+        in_gang in prop::bool::weighted(0.25),
+        ahead in prop::sample::select(vec![-31_i64, 0, 31]),
+    ) {
+        let mut cluster = Cluster::new(in_gang, ahead);
         for step in steps {
             cluster.apply_step(step)?;
-            let going = cluster.evictions.iter().filter(|one| active(one).is_some());
+            // Another client may give a turn beside the controller's.
+            let going = cluster.evictions.iter().filter(|one| active(one).is_some() && !is_foreign(one));
             prop_assert!(going.clone().count() <= 1, "{:?}", going.collect::<Vec<_>>());
         }
         // Close to the deadline of a responder that does not report, and beyond.
@@ -435,6 +505,11 @@ proptest! {
             cluster.hear([true; 3]);
             cluster.act()?;
         }
+        settle(&mut cluster)?;
+        let going: Vec<_> = cluster.evictions.iter().filter(|one| !is_final(one)).collect();
+        let is_requested = cluster.requests.iter().any(asks) && !cluster.in_gang();
+        prop_assert!(is_requested || going.is_empty(), "canceled: {going:?}");
+        prop_assert!(going.iter().filter(|one| active(one).is_some()).count() <= 1, "{going:?}");
         cluster.pod = None;
         settle(&mut cluster)?;
         let left = cluster.evictions.iter().filter(|one| !is_final(one)).count();

@@ -189,18 +189,24 @@ fn labels_and_owners_follow_requests_and_responders() {
     assert!(said.iter().any(|word| word.ends_with("example.com/asks asks for Withdrawn")), "{said:#?}");
 }
 
-/// Another controller serves the namespace: nothing is written there.
+/// Another controller gives the turns in the namespace: only the responders of pod-safety write there. The pod is on no node, so
+/// lost-node completes at once.
 #[test]
-fn nothing_is_written_where_another_controller_writes_states() {
+fn only_own_responders_write_where_another_controller_gives_turns() {
     let fields = json!({ "f:status": { "f:targetResponders": {} } });
-    for (manager, reasons, writes) in
-        [("evictionrequest-controller", vec!["AnotherController"], 0), ("kubectl-edit", vec![], 3)]
-    {
+    let decide_beside = |manager: &str, responder: &str| {
         let managed = json!([{ "manager": manager, "fieldsV1": fields }]);
-        let of_it = active_eviction(&[(EVICTOR, 100, "Active")]).set("/metadata/managedFields", managed);
-        let decision = decide_at(&world(&[running_pod(), request_object(), (Kind::Evictions, of_it)]), 1);
-        assert_eq!((held(&decision), describe(&decision).is_empty()), (reasons, writes == 0), "{manager}");
+        let turn = active_eviction(&[(responder, 20_000, "Active")]).set("/metadata/managedFields", managed);
+        decide_at(&world(&[running_pod(), request_object(), (Kind::Evictions, turn)]), 1)
+    };
+    let is_done = "pod-1-p: pod-safety.dev/lost-node says \"the pod is on no node\" and is done";
+    for (responder, write) in [(APP, None), (EVICTOR, Some("evict, attempt 1")), (LOST_NODE_RESPONDER, Some(is_done))] {
+        let decision = decide_beside("evictionrequest-controller", responder);
+        assert_eq!(held(&decision), ["AnotherController"], "{responder}");
+        assert_eq!(describe(&decision), Vec::from_iter(write), "{responder}");
     }
+    let decision = decide_beside("kubectl-edit", EVICTOR);
+    assert_eq!((held(&decision).len(), describe(&decision).len()), (0, 2));
 }
 
 /// Another client may create an Eviction of a pod in a gang, and a pod of a gang may have had one.

@@ -3,7 +3,8 @@
 use super::port::validate;
 use super::*;
 
-/// A few of `TestValidateEvictionStatusUpdate`; the model check exercises all of them.
+/// A few of `TestValidateEvictionStatusUpdate`. The control-plane suite compares the port with an API server, by random
+/// writes; the model check shows only that it accepts what the controller writes.
 #[test]
 fn the_port_refuses_what_the_api_server_refuses() {
     let of =

@@ -12,7 +12,7 @@ use super::{EvictionShared, EvictionUpdate, Precondition};
 use crate::cache;
 use crate::client::{ApiError, Call};
 use crate::clock::Mono;
-use crate::model::{Kind, Pod, PodKey, Uid};
+use crate::model::{EVICTION_INVALID, Kind, Pod, PodKey, Uid};
 use crate::wire::{self, Decode, Raw};
 
 /// How long a list of a namespace is reused for later writes: so a thousand requests that are withdrawn at once do not cause a
@@ -43,7 +43,7 @@ impl Listed {
         }
     }
 
-    /// Adds one object. An EvictionRequest that is withdrawn or being deleted is not added.
+    /// Adds one object. An EvictionRequest that is withdrawn, being deleted or finally invalid is not added.
     fn read(&mut self, kind: Kind, raw: &Raw) {
         if kind == Kind::Evictions {
             match raw.decode::<wire::Eviction>() {
@@ -55,7 +55,13 @@ impl Listed {
         let Ok(request) = raw.decode::<wire::EvictionRequest>() else { return self.unreadable = true };
         let deleting = request.metadata.is_some_and(|meta| meta.deletion_timestamp.is_some());
         let spec = request.spec.unwrap_or_default();
-        if spec.intent.as_deref() != Some("Withdrawn") && !deleting {
+        let conditions = request.status.unwrap_or_default().conditions;
+        let invalid = |one: &wire::Condition| {
+            one.r#type.as_deref() == Some("Failed")
+                && one.status.as_deref() == Some("True")
+                && one.reason.as_deref() == Some(EVICTION_INVALID)
+        };
+        if spec.intent.as_deref() != Some("Withdrawn") && !deleting && !conditions.iter().any(invalid) {
             self.add(spec.target);
         }
     }

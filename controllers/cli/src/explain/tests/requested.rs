@@ -1,6 +1,6 @@
 //! Requested evictions, in the states in which operators ask what delays one. It is 10:23:05.
 
-use pod_safety_explain::{RequestedEviction, find_abandoned};
+use pod_safety_explain::{Overview, RequestedEviction, find_abandoned};
 use pod_safety_shared::authority::operator_requests::eviction_requests::{EvictionOfPod, EvictionRequest, NODE_LABEL};
 use pod_safety_shared::model::IMPERATIVE_EVICTOR;
 use pod_safety_shared::testing::objects::budget;
@@ -157,11 +157,22 @@ fn each_state_of_an_eviction_has_one_verdict() {
         "foo/bar",
         json!({ "status": { "conditions": condition("Failed", "EvictionInvalid", "Target pod not found.") } }),
     );
+    let in_gang = "Target pod references a SchedulingGroup. Eviction is currently not supported.";
+    let of_gang = json!({ "status": { "conditions": condition("Failed", "EvictionInvalid", in_gang) } });
+    let of_gang = request("foo/bar", of_gang);
     let withdrawn = request("foo/bar", json!({ "spec": { "intent": "Withdrawn" } }));
     for (requests, evictions, verdict, reason, is_noted) in [
         (vec![fresh], vec![], Verdict::Waiting, "Pending", true),
         (vec![unseen], vec![], Verdict::Blocked, "NoController", true),
         (vec![invalid], vec![], Verdict::Blocked, "EvictionInvalid", true),
+        (vec![of_gang.clone()], vec![], Verdict::Blocked, "EvictionInvalid", true),
+        (
+            vec![of_gang],
+            vec![ended_eviction("Failed", "CanceledDueToNoRequesters")],
+            Verdict::Blocked,
+            "EvictionInvalid",
+            true,
+        ),
         (vec![withdrawn.clone()], vec![], Verdict::Free, "Withdrawn", false),
         (
             vec![withdrawn.clone()],
@@ -189,7 +200,29 @@ fn each_state_of_an_eviction_has_one_verdict() {
     ] {
         let (answer, note) = explain_eviction(&healthy(1), &requests, &evictions);
         let actual = (answer.judgement.verdict, answer.judgement.reason, note.is_some());
-        assert_eq!(actual, (verdict, reason, is_noted), "{}: {note:?}", answer.judgement.message);
+        let message = answer.judgement.message;
+        assert_eq!(actual, (verdict, reason, is_noted), "{message}: {note:?}");
+        let is_of_gang = requests.iter().any(|one| one["status"]["conditions"][0]["message"] == in_gang);
+        assert_eq!(message == format!("The request is invalid and stays so: {in_gang}"), is_of_gang, "{message}");
+    }
+}
+
+#[test]
+fn bug_an_eviction_that_is_held_was_shown_with_the_next_turn() {
+    let prefilled = json!([{ "name": MOVER, "startTime": "2026-11-21T10:10:01Z" },
+        { "name": IMPERATIVE_EVICTOR, "startTime": "2026-11-21T10:10:01Z", "completionTime": "2026-11-21T10:10:01Z" }]);
+    let reports = json!([{ "name": MOVER, "startTime": "2026-11-21T10:10:01Z" }, { "name": IMPERATIVE_EVICTOR }]);
+    let turns = |state| [(IMPERATIVE_EVICTOR, 100, "Inactive"), (MOVER, 10_000, state)];
+    for (state, reports, reason, held) in [
+        ("Active", prefilled, "ResponderPrefilled", "The evictor has a report before its turn"),
+        ("Paused", reports, "UnknownState", "The Eviction has states that this version of pod-safety does not know"),
+    ] {
+        let evictions = [eviction(&turns(state), reports, json!([]))];
+        let (answer, note) = explain_eviction(&healthy(1), &[drain()], &evictions);
+        let message = answer.judgement.message;
+        assert_eq!((answer.judgement.verdict, answer.judgement.reason), (Verdict::Blocked, reason), "{message}");
+        assert!(message.starts_with(held) && note.is_some_and(|note| note.contains(held)), "{message}");
+        assert!(!answer.notes.iter().any(|note| note.contains("turn comes within")), "{:?}", answer.notes);
     }
 }
 
@@ -200,6 +233,8 @@ fn the_oldest_of_two_active_evictions_counts() {
     merge(&mut newer, json!({ "metadata": { "name": "pod-1-again", "creationTimestamp": "2026-11-21T10:22:00Z" } }));
     let (answer, _) = explain_eviction(&healthy(1), &[drain()], &[newer, older]);
     assert_eq!(answer.object, "eviction/shop/pod-1-orders-1");
+    let twice = "2 Evictions for the same pod: the oldest counts.".to_owned();
+    assert!(answer.notes.contains(&twice), "{:?}", answer.notes);
 }
 
 #[test]
@@ -228,4 +263,27 @@ fn only_own_requests_older_than_a_day_are_abandoned() {
         let one: EvictionRequest = serde_json::from_value(one).unwrap();
         assert_eq!(find_abandoned(&[one], wall).len() == 1, is_abandoned, "{requester} {at}");
     }
+}
+
+#[test]
+fn status_and_doctor_list_abandoned_requests_with_the_command_that_withdraws_them() {
+    let wall = "2026-11-21T10:23:05Z".parse().unwrap();
+    let left = request("pod-safety.dev/drain", json!({ "metadata": { "creationTimestamp": "2026-11-19T08:23:05Z" } }));
+    let troubles = evictions::list_abandoned(&[serde_json::from_value(left).unwrap()], wall);
+    let (object, what) = (
+        "evictionrequest/shop/pod-safety.dev-drain-r",
+        "asks for the eviction of pod orders-1 since 2d2h, by pod-safety.dev/drain",
+    );
+    let withdraw = "pod-safety drain worker-b1 --withdraw\n";
+    let symptoms: Vec<_> = troubles.iter().map(pod_safety_doctor::abandoned_request).collect();
+    let doctor = crate::doctor::page(&symptoms, Paint::plain());
+    let why = "    why   while it asks, its pod is evicted, also if nobody drains the node any more\n";
+    let expected = format!("! EvictionRequests: {object} {what}\n{why}    do    {withdraw}");
+    assert!(doctor.starts_with(&expected), "{doctor}");
+    let fixture = Fixture::healthy();
+    let mut overview = fixture.with_context(Overview::from_context);
+    overview.troubles.extend(troubles);
+    let status = pod_safety_print::status::page(&overview, &fixture.running, "v1.37.2", wall, Paint::plain());
+    assert!(status.contains(&format!("\nTO KNOW\n! {object}   {what}\n    {withdraw}")), "{status}");
+    assert!(!status.contains("NEEDS A PERSON"), "{status}");
 }

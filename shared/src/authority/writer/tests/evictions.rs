@@ -106,6 +106,7 @@ fn e() -> Obj {
 async fn a_final_condition_is_written_only_after_quorum_reads() {
     let asks = || eviction_request("r", "p", "example.com/asks");
     let withdrawn = || asks().set("/spec/intent", json!("Withdrawn"));
+    let invalid = || asks().verdict("Failed", "True", "EvictionInvalid");
     let deleted = || asks().set("/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z"));
     let of = |pod: Obj| There { pod: Some(pod), ..There::default() };
     let requested = |requests: &[Obj]| There { requests: requests.to_vec(), ..There::default() };
@@ -122,7 +123,13 @@ async fn a_final_condition_is_written_only_after_quorum_reads() {
         ("its successor ended", Precondition::PodTerminal, of(pod("p").uid("uid-q").terminated()), false),
         ("it is left", Precondition::PodRunning, of(pod("p")), true),
         ("it went meanwhile", Precondition::PodRunning, There::default(), false),
-        ("nobody asks", Precondition::NotRequested, requested(&[withdrawn(), deleted()]), true),
+        ("nobody asks", Precondition::NotRequested, requested(&[withdrawn(), deleted(), invalid()]), true),
+        (
+            "a request that failed for another reason",
+            Precondition::NotRequested,
+            requested(&[asks().verdict("Failed", "True", "NoFurtherResponder")]),
+            false,
+        ),
         (
             "others are asked for",
             Precondition::NotRequested,

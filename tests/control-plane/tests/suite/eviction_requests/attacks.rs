@@ -13,9 +13,7 @@ pub(super) async fn forged(plane: &ControlPlane) -> Tenant {
     let tenant = Tenant::new(plane, "forged").await;
     let uid = tenant.pod("p", responders(&[(APP, 10_000)])).await;
     tenant.request_eviction("r", "p", &uid, "example.com/asks").await;
-    let target = json!({ "pod": { "name": "p", "uid": uid } });
-    let object = json!({ "apiVersion": "lifecycle.k8s.io/v1alpha1", "kind": "Eviction", "metadata": { "name": "mine" }, "spec": { "target": target } });
-    tenant.create("evictions", &object).await;
+    tenant.create_eviction("mine", "p", &uid).await;
     let now = format!("{:.0}", Timestamp::now());
     let state = |name: &str, priority: i32, state: &str| json!({ "name": name, "priority": priority, "state": state });
     let done = |name: &str| json!({ "name": name, "startTime": now, "completionTime": now });
@@ -35,15 +33,7 @@ pub(super) async fn a_forged_report_stops_the_chain(pod_safety: &PodSafety, tena
     assert_eq!(super::tenant::entry(&eviction, "targetResponders", APP)["state"], "Active", "{eviction}");
     assert!(tenant.get("pods", "p").await.unwrap()["metadata"].get("deletionTimestamp").is_none());
     // The remedy that the hold names.
-    send(
-        &tenant.api,
-        Method::DELETE,
-        "/apis/lifecycle.k8s.io/v1alpha1/namespaces/forged/evictions/mine",
-        "application/json",
-        &Value::Null,
-    )
-    .await
-    .unwrap();
+    tenant.delete("evictions", "mine").await;
     tenant.until_state("pod-1-p", APP, "Active").await;
 }
 

@@ -33,12 +33,11 @@ pub(super) async fn requests_are_validated(plane: &ControlPlane) {
         assert_eq!(reported["status"]["observedGeneration"], 1, "{request}");
         // It is final: only its generation is observed.
         tenant.intent(request, "Withdrawn").await;
-        until("its generation is observed", async || {
+        wait_until("its generation is observed", async || {
             let now = tenant.get("evictionrequests", request).await.unwrap_or_default();
             check_that(now["status"]["observedGeneration"] == 2, now["status"].to_string())
         })
-        .await
-        .unwrap();
+        .await;
     }
     let all = tenant.get("evictions", "").await.unwrap();
     assert_eq!(all["items"].as_array().unwrap().len(), 0, "{all}");
@@ -55,7 +54,7 @@ pub(super) async fn a_pod_that_terminates_ends_its_eviction(plane: &ControlPlane
         assert_eq!((&one["state"], &one["priority"]), (&json!(state), &json!(priority)), "{begun}");
     }
     assert_eq!(entry(&begun, "requesters", REQUESTERS)["intent"], "Eviction", "{begun}");
-    let labelled = until("labels name all", async || {
+    let labelled = wait_until("labels name all", async || {
         let now = tenant.get("evictions", "pod-1-p").await.unwrap_or_default();
         let labels = now["metadata"]["labels"].clone();
         check_that(
@@ -64,8 +63,7 @@ pub(super) async fn a_pod_that_terminates_ends_its_eviction(plane: &ControlPlane
         )
         .map(|()| now)
     })
-    .await
-    .unwrap();
+    .await;
     assert_eq!(labelled["metadata"]["ownerReferences"][0]["name"], "r", "{labelled}");
     tenant.phase("p", "Failed").await;
     let ended = tenant.until_condition("evictions", "pod-1-p", "TargetEvicted=True/PodTerminal").await;
@@ -119,7 +117,12 @@ pub(super) async fn a_withdrawn_eviction_is_canceled_and_requested_again(plane: 
 pub(super) async fn responders_have_their_turns_and_the_next_eviction_follows(plane: &ControlPlane) {
     let tenant = Tenant::new(plane, "turns").await;
     // The imperative evictor declines pods of DaemonSets.
-    let owner = json!([{ "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "11111111-2222-4333-8444-555555555556", "controller": true }]);
+    let labels = json!({ "app": "d" });
+    let template = json!({ "metadata": { "labels": labels }, "spec": { "containers": [{ "name": "main", "image": "registry.example/main:1" }] } });
+    let set = json!({ "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": { "name": "d" }, "spec": { "selector": { "matchLabels": labels }, "template": template } });
+    // It exists: the garbage collector would delete a pod whose owner does not.
+    let set = tenant.create("daemonsets", &set).await["metadata"]["uid"].clone();
+    let owner = json!([{ "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": set, "controller": true }]);
     let mut object = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "p", "ownerReferences": owner }, "spec": responders(&[(APP, 10_000), (OTHER, 5_000)]) });
     object["spec"]["containers"] = json!([{ "name": "main", "image": "registry.example/main:1" }]);
     let uid = tenant.create("pods", &object).await["metadata"]["uid"].as_str().unwrap().to_owned();
@@ -144,20 +147,34 @@ pub(super) async fn responders_have_their_turns_and_the_next_eviction_follows(pl
     tenant.until_condition("evictionrequests", "r", "TargetEvicted=True/PodTerminal").await;
 }
 
-/// `TestResponderEviction`: stalls with attempts, then continues as soon as the PDB allows it.
+/// `TestResponderEviction`: stalls with attempts, then continues as soon as the PDB allows it, unless it was withdrawn meanwhile.
 pub(super) async fn a_budget_stalls_an_eviction_until_it_opens(plane: &ControlPlane) {
     let tenant = Tenant::new(plane, "stalls").await;
-    let uid = tenant.pod("p", json!({})).await;
-    tenant.phase("p", "Running").await;
-    let spec = |count: i32| json!({ "minAvailable": count, "selector": { "matchLabels": { "app": "p" } } });
-    budgets::put(&tenant.api, "stalls", "b", &spec(1)).await.unwrap();
-    tenant.request_eviction("r", "p", &uid, REQUESTERS).await;
+    let set_minimum = async |pod: &str, count: i32| {
+        let spec = json!({ "minAvailable": count, "selector": { "matchLabels": { "app": pod } } });
+        budgets::put(&tenant.api, "stalls", pod, &spec).await.unwrap();
+    };
+    for (request, pod) in [("r", "p"), ("s", "withdrawn")] {
+        let uid = tenant.pod(pod, json!({})).await;
+        tenant.phase(pod, "Running").await;
+        set_minimum(pod, 1).await;
+        tenant.request_eviction(request, pod, &uid, REQUESTERS).await;
+    }
+    tenant.until_message("pod-1-withdrawn", EVICTOR, "(attempts=").await;
+    tenant.intent("s", "Withdrawn").await;
+    let canceled =
+        tenant.until_condition("evictions", "pod-1-withdrawn", "Failed=True/CanceledDueToNoRequesters").await;
+    assert_eq!(entry(&canceled, "targetResponders", EVICTOR)["state"], "Canceled", "{canceled}");
+    tenant.until_condition("evictionrequests", "s", "Failed=True/CanceledDueToNoRequesters").await;
+    set_minimum("withdrawn", 0).await;
     let stalled = tenant.until_message("pod-1-p", EVICTOR, "(attempts=").await;
     let reported = entry(&stalled, "responders", EVICTOR)["message"].as_str().unwrap().to_owned();
     assert!(reported.starts_with("Budget"), "{reported}");
     tenant.until_message("pod-1-p", EVICTOR, "(attempts=2").await;
     assert!(tenant.get("pods", "p").await.unwrap()["metadata"].get("deletionTimestamp").is_none());
-    budgets::put(&tenant.api, "stalls", "b", &spec(0)).await.unwrap();
+    set_minimum("p", 0).await;
     tenant.until_gone("p").await;
     tenant.until_condition("evictionrequests", "r", "TargetEvicted=True/PodDeleted").await;
+    let withdrawn = tenant.get("pods", "withdrawn").await.unwrap();
+    assert!(withdrawn["metadata"].get("deletionTimestamp").is_none(), "{withdrawn}");
 }

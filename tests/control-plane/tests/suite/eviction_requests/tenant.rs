@@ -19,7 +19,11 @@ impl Tenant {
     }
 
     fn path(&self, plural: &str, name: &str) -> String {
-        let base = if plural == "pods" { "/api/v1" } else { "/apis/lifecycle.k8s.io/v1alpha1" };
+        let base = match plural {
+            "pods" => "/api/v1",
+            "daemonsets" => "/apis/apps/v1",
+            _ => "/apis/lifecycle.k8s.io/v1alpha1",
+        };
         format!("{base}/namespaces/{}/{plural}/{name}", self.namespace).trim_end_matches('/').to_owned()
     }
 
@@ -31,7 +35,15 @@ impl Tenant {
     }
 
     pub(super) async fn get(&self, plural: &str, name: &str) -> Option<Value> {
-        send(&self.api, Method::GET, &self.path(plural, name), "application/json", &Value::Null).await.ok()
+        match send(&self.api, Method::GET, &self.path(plural, name), "application/json", &Value::Null).await {
+            Ok(object) => Some(object),
+            Err(kube::Error::Api(status)) if status.is_not_found() => None,
+            Err(error) => panic!("{plural}/{name}: {error}"),
+        }
+    }
+
+    pub(super) async fn delete(&self, plural: &str, name: &str) {
+        send(&self.api, Method::DELETE, &self.path(plural, name), "application/json", &Value::Null).await.unwrap();
     }
 
     pub(super) async fn patch(&self, path: &str, patch: &Value) -> kube::Result<Value> {
@@ -59,6 +71,13 @@ impl Tenant {
         self.create("evictionrequests", &object).await;
     }
 
+    /// Another client creates an Eviction.
+    pub(super) async fn create_eviction(&self, name: &str, pod: &str, uid: &str) {
+        let target = json!({ "pod": { "name": pod, "uid": uid } });
+        let object = json!({ "apiVersion": "lifecycle.k8s.io/v1alpha1", "kind": "Eviction", "metadata": { "name": name }, "spec": { "target": target } });
+        self.create("evictions", &object).await;
+    }
+
     pub(super) async fn intent(&self, request: &str, intent: &str) {
         let path = self.path("evictionrequests", request);
         self.patch(&path, &json!({ "spec": { "intent": intent } })).await.unwrap();
@@ -76,45 +95,45 @@ impl Tenant {
 
     /// Waits until the object has these conditions, such as `Failed=True/EvictionInvalid`; returns the object.
     pub(super) async fn until_condition(&self, plural: &str, name: &str, expected: &str) -> Value {
-        until(&format!("{}/{name} says {expected}", self.namespace), async || {
+        wait_until(&format!("{}/{name} says {expected}", self.namespace), async || {
             let object = self.get(plural, name).await.unwrap_or_default();
             let current = conditions(&object);
             check_that(current.split(' ').any(|one| one == expected), format!("{current} {}", object["status"]))
                 .map(|()| object)
         })
         .await
-        .unwrap()
     }
 
     /// Waits until this responder has that state.
     pub(super) async fn until_state(&self, eviction: &str, responder: &str, expected: &str) -> Value {
-        until(&format!("{}/{eviction}: {responder} is {expected}", self.namespace), async || {
+        wait_until(&format!("{}/{eviction}: {responder} is {expected}", self.namespace), async || {
             let object = self.get("evictions", eviction).await.unwrap_or_default();
             let is_expected = entry(&object, "targetResponders", responder)["state"] == expected;
             check_that(is_expected, object["status"].to_string()).map(|()| object)
         })
         .await
-        .unwrap()
     }
 
     /// Waits until this responder's message contains this text.
     pub(super) async fn until_message(&self, eviction: &str, responder: &str, words: &str) -> Value {
-        until(&format!("{}/{eviction}: {responder} says {words}", self.namespace), async || {
+        wait_until(&format!("{}/{eviction}: {responder} says {words}", self.namespace), async || {
             let object = self.get("evictions", eviction).await.unwrap_or_default();
             let message = entry(&object, "responders", responder)["message"].as_str().unwrap_or_default().to_owned();
             check_that(message.contains(words), message).map(|()| object)
         })
         .await
-        .unwrap()
     }
 
     pub(super) async fn until_gone(&self, pod: &str) {
-        until(&format!("{}/{pod} is gone", self.namespace), async || {
-            let there = self.get("pods", pod).await;
-            check_that(there.is_none(), format!("{there:?}"))
+        self.until_deleted("pods", pod).await;
+    }
+
+    pub(super) async fn until_deleted(&self, plural: &str, name: &str) {
+        wait_until(&format!("{}/{name} is gone", self.namespace), async || {
+            let existing = self.get(plural, name).await;
+            check_that(existing.is_none(), format!("{existing:?}"))
         })
-        .await
-        .unwrap();
+        .await;
     }
 }
 

@@ -1,13 +1,13 @@
 //! Requested evictions: who may write the responders' turns, and request in another's name, on the real API server with its feature gate.
 
-use pod_safety_control_plane::{Options, check_that, until};
+use pod_safety_control_plane::{Options, check_that, wait_until};
 use serde_json::{Value, json};
 
 use super::admission::{ADMIN, DEV, Fixture, POD_SAFETY, fixture_on};
 
 const EVICTOR: &str = "imperative-eviction.k8s.io/evictor";
 const UID: &str = "11111111-2222-4333-8444-555555555555";
-const KINDS: &str = ",evictionrequests.lifecycle.k8s.io,evictions.lifecycle.k8s.io,evictions.lifecycle.k8s.io/status";
+const KINDS: &str = ",evictionrequests.lifecycle.k8s.io,evictionrequests.lifecycle.k8s.io/status,evictions.lifecycle.k8s.io,evictions.lifecycle.k8s.io/status";
 
 /// May write EvictionRequests, like every editor of a namespace, and no nodes.
 const TENANT: &str = "tenant";
@@ -25,14 +25,13 @@ async fn only_pod_safety_and_responders_may_write_eviction_status() {
     let tenant = ["create", "clusterrole", "tenant", "--verb=*", "--resource=evictionrequests.lifecycle.k8s.io"];
     fixture.expect(&tenant).await;
     fixture.expect(&["create", "clusterrolebinding", "tenant", "--clusterrole=tenant", "--user", TENANT]).await;
-    until("the policies hold", async || {
+    wait_until("the policies hold", async || {
         let denied = fixture
             .run(TENANT, &["create", "--dry-run=server", "-f", "-"], &request("probe", "pod-safety.dev/drain"))
             .await;
         check_that(!denied.status.success(), format!("{denied:?}"))
     })
-    .await
-    .unwrap();
+    .await;
     attack_a_tenant_requests_eviction_in_the_name_of_a_drain(&fixture).await;
     attack_an_account_with_status_rights_ends_an_eviction(&fixture).await;
     pod_safety_writes_what_its_controller_writes(&fixture).await;
@@ -142,6 +141,10 @@ async fn attack_an_account_with_status_rights_ends_an_eviction(fixture: &Fixture
         "targetResponders": [{ "name": "example.com/move", "state": "Completed" }, { "name": EVICTOR, "state": "Active" }] })
     };
     status(DEV, next(&now()), refused, "the next turn begins").await;
+    let invalid = json!({ "conditions": [{ "type": "Failed", "status": "True", "reason": "EvictionInvalid", "message": "",
+        "lastTransitionTime": "2026-11-21T10:00:00Z" }] });
+    let marks = fixture.run(DEV, &patch(&["evictionrequest", "drain"], &invalid), &Value::Null).await;
+    Fixture::check_answer("a request is marked invalid", &marks, refused);
     status(POD_SAFETY, next(&now()), None, "pod-safety begins the next turn").await;
 }
 

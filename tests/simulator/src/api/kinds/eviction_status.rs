@@ -12,6 +12,7 @@ const SKEW: i64 = 30;
 const DEADLINE: i64 = 1_200;
 const MAX_RESPONDERS: usize = 11;
 const MAX_REQUESTERS: usize = 100;
+const MAX_PRIORITY: i32 = 100_000;
 const MAX_EXPECTED: i64 = 10 * 365 * 86_400;
 
 fn list<'a>(status: &'a Value, field: &str) -> &'a [Value] {
@@ -59,9 +60,20 @@ pub(super) fn validate(old: &Value, new: &Value, now: i64) -> Result<(), String>
     reports(old, new, now)?;
     let (before, after) = (old["observedGeneration"].as_i64(), new["observedGeneration"].as_i64());
     refuse(after < before, "may not be decreased")?;
-    let requesters: BTreeSet<&str> = list(new, "requesters").iter().map(name).collect();
-    let count = list(new, "requesters").len();
-    refuse(requesters.len() != count || count > MAX_REQUESTERS, "requesters")
+    refuse(after.is_some_and(|after| after < 1), "must be greater than or equal to 1")?;
+    requesters(list(new, "requesters"))
+}
+
+fn are_unique(all: &[Value]) -> bool {
+    all.iter().map(name).collect::<BTreeSet<_>>().len() == all.len()
+}
+
+fn requesters(all: &[Value]) -> Result<(), String> {
+    refuse(!are_unique(all) || all.len() > MAX_REQUESTERS, "requesters")?;
+    let is_named =
+        |one: &Value| name(one).split_once('/').is_some_and(|parts| !parts.0.is_empty() && !parts.1.is_empty());
+    let valid = |one: &Value| is_named(one) && ["Eviction", "Withdrawn"].contains(&text(one, "intent"));
+    refuse(!all.iter().all(valid), "a requester's name or intent")
 }
 
 fn sorted(status: &Value) -> Vec<&Value> {
@@ -85,6 +97,7 @@ fn targets(old: &Value, new: &Value, is_final: bool, now: i64) -> Result<(), Str
         keeps_members(&before, &after)?;
     }
     refuse(after.len() > MAX_RESPONDERS, "must have at most 11 items")?;
+    refuse(!are_unique(list(new, "targetResponders")), "Duplicate value")?;
     let last_active = before.iter().position(|one| one["state"] == "Active");
     let changed = last_active.is_some_and(|at| after[at]["state"] != "Active");
     let all_done = is_final
@@ -118,7 +131,8 @@ fn responder(one: &Value, new: &Value, is_final: bool, now: i64) -> Result<(), S
     let report = list(new, "responders").iter().find(|report| name(report) == name(one));
     let report = report.ok_or("has to be tracked in status.responders first")?;
     let priority = priority(one);
-    refuse(if name(one) == IMPERATIVE_EVICTOR { priority != 100 } else { priority < 1_000 }, "priority")?;
+    let range = if name(one) == IMPERATIVE_EVICTOR { 100..=100 } else { 1_000..=MAX_PRIORITY };
+    refuse(!range.contains(&priority), "priority")?;
     let (state, start) = (text(one, "state"), time(report, "startTime"));
     let completed = time(report, "completionTime").is_some();
     let sign = time(report, "heartbeatTime").or(start);
