@@ -6,7 +6,8 @@ kind_cache=$repository/.cache/kind
 kind_state=$repository/target/kind
 # Sockets have short names. Two checkouts do not disturb each other.
 kind_run=/run/pod-safety-kind-$(sha256sum <<<"$repository" | cut -c1-8)
-kind_cluster=pod-safety
+# README's commands make a cluster `pod-safety`: that is a person's own, and stays.
+kind_cluster=pod-safety-try
 kubeconfig=$kind_state/kubeconfig
 mkdir -p "$kind_cache" "$kind_state"
 # The programs of a node are of the pinned version, so those of the control plane are too.

@@ -13,13 +13,18 @@ source "$here/prepare.sh"
 kubectl() { with kubectl "$@"; }
 seen=$kind_state/seen
 checkout=$kind_state/checkout
+# The cluster of README's commands, while it is there.
+plain_cluster=
 
 ended() {
     local status=$?
     trap - EXIT
     [ "$status" = 0 ] || look || true
     rm -rf "$checkout"
-    [ -n "${KEEP:-}" ] || "$here/down.sh"
+    if [ -z "${KEEP:-}" ]; then
+        [ -z "$plain_cluster" ] || with kind delete cluster --quiet --name "$plain_cluster" || true
+        "$here/down.sh"
+    fi
     [ "$status" = 0 ] || say "FAILED; what was seen is in $seen"
     exit "$status"
 }
@@ -71,10 +76,10 @@ block() { # page, command
 }
 
 # A line of docs/kind.md. The scripts that it names are this checkout's: they know this cluster.
-typed() { # how it begins, and a node in the place of pod-safety-worker
+typed() { # how it begins, and a node in the place of the first worker
     local line
     line=$(block docs/kind.md "$1" | grep -m1 -F "$1")
-    (cd "$repository" && with bash -euo pipefail -c "${line/pod-safety-worker/${2:-pod-safety-worker}}")
+    (cd "$repository" && with bash -euo pipefail -c "${line/$kind_cluster-worker/${2:-$kind_cluster-worker}}")
 }
 
 in_checkout() { (cd "$checkout" && with bash -euo pipefail -c "$1"); }
@@ -82,8 +87,10 @@ in_checkout() { (cd "$checkout" && with bash -euo pipefail -c "$1"); }
 # README's commands, each a step. A plain cluster of kind, whose kube-controller-manager has all of its controllers.
 readme() {
     local line lines
-    mapfile -t lines < <(block README.md "kind create cluster --name $kind_cluster")
+    mapfile -t lines < <(block README.md "kind create cluster --name pod-safety")
     [ "${#lines[@]}" -gt 3 ] || die "README installs with ${#lines[@]} commands"
+    ! with kind get clusters 2>/dev/null | grep -qx pod-safety || die "there is a cluster pod-safety already, which README's commands make: delete it first"
+    plain_cluster=pod-safety
     for line in "${lines[@]}"; do
         step "\`$line\`" "from README, as it stands" in_checkout "$line" </dev/null
     done
@@ -92,7 +99,7 @@ readme() {
 # What is green must be true: an ordinary pod runs, a budget has a status, and `doctor` says who does what.
 plain() {
     kubectl --namespace pod-safety wait --for=condition=Available deployment/pod-safety --timeout=120s
-    kubectl create deployment ordinary --image="$(pause "$kind_cluster-control-plane")"
+    kubectl create deployment ordinary --image="$(pause "$plain_cluster-control-plane")"
     kubectl create poddisruptionbudget ordinary --selector=app=ordinary --min-available=1
     kubectl rollout status deployment/ordinary --timeout=90s
     within 60 "the budget has a status" is pdb/ordinary '{.status.currentHealthy}' 1
@@ -215,7 +222,8 @@ step "a clean checkout" "\`git clone\` of the last commit; everything below come
 prepare
 readme
 step "an ordinary pod and a budget" "the pod runs, the budget has a status, \`doctor\` says who does what" plain
-step "the plain cluster is deleted" "" with kind delete cluster --quiet --name "$kind_cluster"
+step "the plain cluster is deleted" "" with kind delete cluster --quiet --name "$plain_cluster"
+plain_cluster=
 IN_TEST=1 "$here/up.sh" "$checkout"
 step "what is installed fits, and can be upgraded" \
     "each node has a UUID of its own; kube-controller-manager runs without its four; the replicas run on two nodes; \`helm upgrade\` goes through" installed

@@ -46,12 +46,12 @@ pub struct Args {
     #[arg(long)]
     power_on: bool,
 
-    /// Confirm a former life of a node, of which another Node with another boot has the name now: its UID. The explanation of a held
-    /// volume shows both values. It frees volumes which that life took, and says nothing about the present life
+    /// Confirm a former boot of a node, where another Node with another boot has the name now: its UID. The explanation of a held
+    /// volume shows both values. It frees volumes which that boot took, and changes nothing for the present boot
     #[arg(long, value_name = "UID", requires = "boot", conflicts_with = "power_on", value_parser = name)]
     uid: Option<String>,
 
-    /// The boot ID of that former life
+    /// The ID of that former boot
     #[arg(long, value_name = "BOOT", requires = "uid", value_parser = boot)]
     boot: Option<String>,
 
@@ -113,14 +113,14 @@ impl Args {
         let evidence = operator_requests::confirm(connection, &examined, confirmation).await?;
         let node = &self.node;
         print(&format!(
-            "fenceevidence/{evidence} written: volumes which that life of {node} took are free now, unless the FencePolicy of {node} says minimumEvidence: Verified. Its present life is as it was.\n"
+            "fenceevidence/{evidence} written: volumes which that boot of {node} took are free now, unless the FencePolicy of {node} says minimumEvidence: Verified. Its present boot is as it was.\n"
         ))?;
         Ok(Exit::Fine)
     }
 
     fn former_page(&self, former: &Incarnation, by: &str) -> String {
         format!(
-            "\nYou confirm that a former life of node {} has ended: UID {}, boot {}. Recorded as {}, with your reason: {}\n\nWhat follows:\n- The volumes which that life took may be attached to other nodes.\n- If the old machine still runs in that boot, two nodes write to the same volumes.\n- Nothing follows for the present Node {0}.\n\n{ONLY_IF_SEEN}:",
+            "\nYou confirm that a former boot of node {} has ended: UID {}, boot {}. Recorded as {}, with your reason: {}\n\nWhat follows:\n- The volumes which that boot took may be attached to other nodes.\n- If the old machine still runs in that boot, two nodes write to the same volumes.\n- Nothing follows for the present Node {0}.\n\n{ONLY_IF_SEEN}:",
             self.node,
             sanitize::line(&former.uid),
             sanitize::line(&former.boot_id),

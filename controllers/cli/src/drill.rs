@@ -288,7 +288,7 @@ impl Document<'_> {
 pub(super) fn page(document: &Document<'_>, end: &str, paint: Paint) -> String {
     let row = |gate: &Gate| {
         let tone = if gate.holds { Tone::Bad } else { Tone::Good };
-        let message = if gate.message.is_empty() { "open" } else { &gate.message };
+        let message = if gate.message.is_empty() { "nothing holds it" } else { &gate.message };
         (tone, [paint.mark(tone), &gate.name, message].map(str::to_owned).to_vec())
     };
     let Document { node, policy, plan, gates, devices, .. } = document;
@@ -399,7 +399,7 @@ mod tests {
             "node/a by fencepolicy/db: the policy db is paused",
             "✔  LargeOutage  1 of 20 nodes is lost; the limit is 49 %",
             "✖  Paused       the policy db is paused",
-            "✔  SelfNode     open",
+            "✔  SelfNode     nothing holds it",
             "Nothing was switched.",
         ] {
             assert!(text.lines().any(|printed| printed == line), "{line}: {text}");

@@ -21,7 +21,7 @@ pub(crate) struct Fixture {
     pub(crate) settings: Settings,
     pub(crate) running: Running,
     pub(crate) policies: Policies,
-    events: Vec<EventRecord>,
+    pub(crate) events: Vec<EventRecord>,
     attachments: Vec<Attachment>,
     pub(crate) successors: Vec<Value>,
     pauses: Vec<(Arc<str>, Pause)>,

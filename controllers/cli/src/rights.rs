@@ -77,7 +77,7 @@ pub(crate) fn missing_rights_hint(command: &str) -> Option<String> {
     let rights = TABLE.iter().find(|rights| rights.commands.contains(&command))?;
     Some(match rights.role {
         Some(role) => format!(
-            "{command} takes the ClusterRole {role}, which is bound to no user at first: ask an administrator of this cluster to bind it to you"
+            "{command} takes the ClusterRole {role} (of a release of another name: RELEASE-{role}), which is bound to no user at first: ask an administrator of this cluster to bind it to you"
         ),
         None => format!(
             "{command} takes these rights: {}. Ask an administrator of this cluster for them",

@@ -208,9 +208,9 @@ mod tests {
         let golden = "Kubernetes v1.37.2   mode guard   leader pod-safety-x, 1 standby
 ! StatefulSet pods and the like: 2, 1 waits for proof that the old pod stopped
 
-ZONE    READY  LOST  BRAKE
-zone-a  2/2    0     off
-zone-b  1/2    1     off
+ZONE    READY  LOST  HELD
+zone-a  2/2    0     no
+zone-b  1/2    1     no
 
 NEEDS A PERSON
 ✖ node/worker-b1   Lost, last reported 9m00s ago, 1 pod held until there is proof (NoEvidence)

@@ -8,14 +8,20 @@ use pod_safety_shared::api::{DeviceDriver, DeviceRef, DeviceState, FenceDeviceSp
 use pod_safety_shared::cache::View;
 use pod_safety_shared::model::{FenceDeviceObject, Kind, Node};
 
-use super::{Health, Symptom, healthy, join_first, not_checked, symptom};
+use super::{Health, Installation, Symptom, healthy, join_first, not_checked, symptom};
 
 /// Whether devices answer and are trusted, and whether a policy uses them. `unread`: the kinds that could not be read.
-pub fn check_devices(view: &View<'_>, unread: &[Kind], paused: &[Paused], wall: Timestamp) -> Vec<Symptom> {
+pub fn check_devices(
+    view: &View<'_>,
+    unread: &[Kind],
+    paused: &[Paused],
+    wall: Timestamp,
+    installation: &Installation,
+) -> Vec<Symptom> {
     let mut all = if unread.contains(&Kind::FenceDevices) {
         vec![not_checked("FenceDevices", "FenceDevices could not be listed")]
     } else {
-        [check_answers(view), check_settings(view)].concat()
+        [check_answers(view), check_outside(view, installation).into_iter().collect(), check_settings(view)].concat()
     };
     all.extend(check_policies(view, unread, paused, wall));
     all
@@ -30,8 +36,7 @@ fn check_answers(view: &View<'_>) -> Vec<Symptom> {
     let mut all = Vec::new();
     let (mut not_answering, mut unpromised) = (Vec::new(), Vec::new());
     let (mut unwell, mut distrusted, mut never_checked) = (Vec::new(), Vec::new(), Vec::new());
-    let (fenced_from, elsewhere): (Vec<_>, Vec<_>) =
-        view.devices().partition(|device| view.is_fencing_namespace(&device.namespace));
+    let fenced_from: Vec<_> = view.devices().filter(|device| view.is_fencing_namespace(&device.namespace)).collect();
     for device in &fenced_from {
         let name = device_name(device);
         let unknown = device.status.targets.iter().filter(|target| target.power == Power::Unknown);
@@ -53,14 +58,12 @@ fn check_answers(view: &View<'_>) -> Vec<Symptom> {
             DeviceState::NotReady | DeviceState::Ready => {}
         }
     }
-    let elsewhere = elsewhere.into_iter().map(device_name).collect();
     for (health, names, (problem, why, remedy)) in [
         (Health::Problem, unwell, NOT_READY),
         (Health::Problem, distrusted, NOT_TRUSTED),
         (Health::Problem, not_answering, NOT_ANSWERING),
         (Health::Problem, unpromised, NO_VALID_PROMISE),
         (Health::Unknown, never_checked, NEVER_CHECKED),
-        (Health::Attention, elsewhere, OUTSIDE_NAMESPACES),
     ] {
         if !names.is_empty() {
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -74,6 +77,28 @@ fn check_answers(view: &View<'_>) -> Vec<Symptom> {
         ));
     }
     all
+}
+
+/// Devices of namespaces that pod-safety does not watch.
+fn check_outside(view: &View<'_>, installation: &Installation) -> Option<Symptom> {
+    let outside = || view.devices().filter(move |device| !view.is_fencing_namespace(&device.namespace));
+    let names: Vec<String> = outside().map(device_name).collect();
+    let watched = view.fencing_namespaces().into_iter().flatten().map(String::as_str);
+    let mut all: BTreeSet<&str> = watched.chain(outside().map(|device| &*device.namespace)).collect();
+    // The chart adds its own.
+    all.remove(installation.namespace());
+    let all: Vec<&str> = all.into_iter().collect();
+    let command = installation.helm_command(&format!("'controllers.fencing.namespaces={{{}}}'", all.join(",")));
+    (!names.is_empty()).then(|| {
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        symptom(
+            "FenceDevices",
+            Health::Attention,
+            format!("in a namespace that pod-safety does not watch: {}", join_first(&names)),
+            "no node is fenced by it, and it is not checked",
+            format!("delete it, or trust its namespace, where a user who may write FenceDevices can power machines off: {command}"),
+        )
+    })
 }
 
 /// Settings of a device that make its answer less reliable.
@@ -119,7 +144,7 @@ type Advice = (&'static str, &'static str, &'static str);
 const NOT_READY: Advice = (
     "the last check found something wrong",
     "they are still used, and may fail when a node is lost",
-    "kubectl describe fencedevice shows what was found",
+    "kubectl describe fencedevices --all-namespaces",
 );
 const NOT_TRUSTED: Advice = (
     "not trusted: evidence from it was contradicted",
@@ -140,11 +165,6 @@ const NEVER_CHECKED: Advice = (
     "not checked: never contacted since it was created or changed",
     "it is not known whether it can switch anything",
     "pod-safety devices test",
-);
-const OUTSIDE_NAMESPACES: Advice = (
-    "in a namespace that pod-safety does not watch",
-    "no node is fenced by it, and it is not checked",
-    "add the namespace to --fencing-namespaces (chart: controllers.fencing.namespaces), or delete it",
 );
 
 const INSECURE: Advice = (

@@ -35,7 +35,7 @@ pub struct Duties<'a> {
 
 impl Duties<'_> {
     /// The command after which some controller does it.
-    fn remedy(&self, name: Name) -> String {
+    pub(super) fn remedy(&self, name: Name) -> String {
         let kcm_name = name.kcm_names().first().copied().unwrap_or_default();
         let key = match name {
             Name::PodGc => "podGc",
@@ -139,7 +139,7 @@ pub fn check_budget_statuses(
     if budgets.is_empty() { Vec::new() } else { vec![healthy(CHECK, what)] }
 }
 
-fn has_controller(duties: Duties<'_>, name: Name) -> bool {
+pub(super) fn has_controller(duties: Duties<'_>, name: Name) -> bool {
     duties.mode == Some(Mode::Replace) && duties.controllers.contains(&name)
 }
 

@@ -1,8 +1,11 @@
 //! What kube-controller-manager does, and what pod-safety does, by the flags of both.
 
+use jiff::Timestamp;
 use pod_safety_process::registry::{Name, is_enabled};
+use pod_safety_shared::cache::View;
 use pod_safety_shared::controller_loop::Mode;
 
+use super::duties::{check_node_lifecycle, has_controller};
 use super::{Duties, Health, Symptom, healthy, not_checked, symptom};
 
 const CHECK: &str = "KubeControllerManager";
@@ -105,6 +108,20 @@ fn compare_controllers(all: &[Vec<String>], mode: Mode, duties: Duties<'_>) -> S
             format!("it runs {}; pod-safety runs beside it in the mode {}", join_names(&both), mode.name()),
         ),
     }
+}
+
+/// Whether no controller does node lifecycle, as effects or the flags of both show it. `false`: not known, because a
+/// controller that is enabled may not work.
+pub(super) fn lacks_node_lifecycle(kcm: &Kcm, duties: Duties<'_>, view: &View<'_>, wall: Timestamp) -> bool {
+    if check_node_lifecycle(view, wall, duties).is_some_and(|found| found.health == Health::Problem) {
+        return true;
+    }
+    let is_own = duties.mode.is_none() || has_controller(duties, Name::NodeLifecycle);
+    let is_of_kcm = match kcm {
+        Kcm::Arguments(all) => all.iter().any(|arguments| runs(arguments, Name::NodeLifecycle)),
+        Kcm::Hidden { .. } => true,
+    };
+    !is_own && !is_of_kcm
 }
 
 /// Whether kube-controller-manager runs this controller by its `--controllers`, or without the flag. The lists of repeated

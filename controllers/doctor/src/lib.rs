@@ -20,7 +20,6 @@ mod deleters;
 mod devices;
 mod duties;
 mod foreign_controllers;
-mod installation;
 mod kcm;
 mod kinds;
 mod simulation;
@@ -29,6 +28,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use pod_safety_explain::{Policies, Running, Trouble, format_duration, pluralize, str_at};
+use pod_safety_process::registry::Name;
 use pod_safety_shared::cache::View;
 use pod_safety_shared::model::{Budget, Readiness};
 use serde::Serialize;
@@ -40,9 +40,9 @@ pub use deleters::{Component, ObservedComponents};
 pub use devices::check_devices;
 pub use duties::{Duties, check_budget_statuses, check_node_lifecycle, check_taint_eviction};
 pub use foreign_controllers::{ForeignControllers, Objects, paths_to_read};
-pub use installation::Installation;
 pub use kcm::{Kcm, check_kcm};
 pub use kinds::check_crds;
+pub use pod_safety_explain::Installation;
 pub use simulation::adapt_to_simulation;
 
 /// The oldest and the newest minor version of Kubernetes that this version is tested with.
@@ -122,13 +122,23 @@ pub fn check_version(server: &str) -> Symptom {
 /// How far clocks may differ: certificates, Leases and operators tolerate that.
 const MAX_CLOCK_SKEW: Duration = Duration::from_secs(5);
 
+const SYNCHRONIZE: &str = "synchronize them by NTP";
+
 /// A kubelet renews its Lease every ten seconds; a node counts as lost after fifty.
 const LEASE_RENEWED_WITHIN: Duration = Duration::from_secs(60);
 
+const CLOCKS_WHY: &str =
+    "clock skew affects displayed times and how long confirmations are valid; no deletion depends on clocks";
+
 /// Whether the clocks of the API server, of this machine and of the nodes agree.
-pub fn check_clocks(view: &View<'_>, nodes_read: bool, server: Option<Timestamp>, wall: Timestamp) -> Vec<Symptom> {
-    const WHY: &str = "clock skew affects displayed times and how long confirmations are valid; \
-        no deletion depends on clocks";
+pub fn check_clocks(
+    view: &View<'_>,
+    nodes_read: bool,
+    server: Option<Timestamp>,
+    wall: Timestamp,
+    kcm: &Kcm,
+    duties: Duties<'_>,
+) -> Vec<Symptom> {
     let Some(server) = server else {
         return vec![not_checked("Clocks", "the API server does not report its time")];
     };
@@ -138,7 +148,7 @@ pub fn check_clocks(view: &View<'_>, nodes_read: bool, server: Option<Timestamp>
     if size > MAX_CLOCK_SKEW {
         let word = if apart.is_negative() { "behind" } else { "ahead of" };
         let what = format!("the API server's clock is {} {word} this machine's", format_duration(size));
-        all.push(symptom("Clocks", Health::Problem, what, WHY, "synchronize both by NTP"));
+        all.push(symptom("Clocks", Health::Problem, what, CLOCKS_WHY, "synchronize both by NTP"));
     }
     let (mut ahead, mut behind) = (Vec::new(), Vec::new());
     for node in view.nodes().filter(|node| node.readiness == Readiness::Ready) {
@@ -150,17 +160,13 @@ pub fn check_clocks(view: &View<'_>, nodes_read: bool, server: Option<Timestamp>
             behind.push(&*node.name);
         }
     }
-    for (nodes, what) in [
-        (ahead, "renew their Leases in the future: their clocks are ahead"),
-        (
-            behind,
-            "are Ready, and their Leases seem old: their clocks are behind, nobody does node lifecycle, or they stopped reporting just now",
-        ),
-    ] {
-        if !nodes.is_empty() {
-            let what = format!("{} {what}: {}", pluralize(nodes.len(), "node"), join_first(&nodes));
-            all.push(symptom("Clocks", Health::Problem, what, WHY, "synchronize them by NTP"));
-        }
+    if !ahead.is_empty() {
+        let what = "renew their Leases in the future: their clocks are ahead";
+        let what = format!("{} {what}: {}", pluralize(ahead.len(), "node"), join_first(&ahead));
+        all.push(symptom("Clocks", Health::Problem, what, CLOCKS_WHY, SYNCHRONIZE));
+    }
+    if !behind.is_empty() {
+        all.push(old_leases(&behind, kcm::lacks_node_lifecycle(kcm, duties, view, server), duties));
     }
     if !nodes_read {
         all.push(not_checked("Clocks", "the clocks of nodes, because nodes or their Leases could not be listed"));
@@ -171,6 +177,26 @@ pub fn check_clocks(view: &View<'_>, nodes_read: bool, server: Option<Timestamp>
         ));
     }
     all
+}
+
+/// Ready nodes with old Leases. `lacks_lifecycle`: no controller does node lifecycle.
+fn old_leases(nodes: &[&str], lacks_lifecycle: bool, duties: Duties<'_>) -> Symptom {
+    let run = duties.remedy(Name::NodeLifecycle);
+    let (cause, why, remedy) = match lacks_lifecycle {
+        true => (
+            "no controller does node lifecycle here, so nodes that stopped reporting stay Ready",
+            "the pods of such a node are neither evicted nor replaced",
+            run,
+        ),
+        false => (
+            "their clocks are behind, no controller does node lifecycle here, or they stopped reporting just now",
+            CLOCKS_WHY,
+            format!("{SYNCHRONIZE}. If no controller does node lifecycle: {run}"),
+        ),
+    };
+    let count = pluralize(nodes.len(), "node");
+    let what = format!("{count} are Ready, and their Leases seem old: {cause}: {}", join_first(nodes));
+    symptom("Clocks", Health::Problem, what, why, remedy)
 }
 
 /// Joins the first few names.

@@ -2,7 +2,6 @@
 
 use pod_safety_explain::Paused;
 use pod_safety_process::account::PolicyAccount;
-use pod_safety_process::registry::Name;
 use pod_safety_shared::controller_loop::Mode;
 use pod_safety_shared::model::Kind;
 use pod_safety_shared::testing::objects::{lease, named, node};
@@ -42,20 +41,33 @@ fn clocks_that_differ_are_reported_with_their_machine() {
         let renewed = json!(format!("2026-11-21T{renewed}.000000Z"));
         world.apply(Kind::NodeLeases, &lease(name, 0).set("/spec/renewTime", renewed), at(0));
     }
-    let guard = world.read();
-    let symptoms = check_clocks(&guard.view(), true, Some(server), "2026-11-21T10:02:00Z".parse().unwrap());
-    let what: Vec<&str> = symptoms.iter().map(|one| one.what.as_str()).collect();
-    assert_eq!(what[0], "the API server's clock is 2m00s behind this machine's");
-    assert!(what[1].ends_with("are ahead: ahead") && what[2].ends_with("just now: behind"), "{what:?}");
+    let installation = Installation::default();
+    let duties = Duties { mode: Some(Mode::Guard), controllers: &[], installation: &installation };
+    let check = |world: &World, nodes_read: bool, server: Option<Timestamp>, wall: &str, kcm: &Kcm| {
+        check_clocks(&world.read().view(), nodes_read, server, wall.parse().unwrap(), kcm, duties)
+    };
+    // The remedy for each of them was NTP.
+    let flags = |list: &str| Kcm::Arguments(vec![vec![format!("--controllers={list}")]]);
+    let (hidden, lifecycle) = (Kcm::Hidden { is_leading: true }, duties.remedy(Name::NodeLifecycle));
+    let unknown = "node lifecycle here, or they stopped reporting just now";
+    let both = format!("synchronize them by NTP. If no controller does node lifecycle: {lifecycle}");
+    for (kcm, cause, remedy) in [
+        (flags("*"), unknown, both.clone()),
+        (hidden.clone(), unknown, both),
+        (flags("*,-nodelifecycle"), "so nodes that stopped reporting stay Ready", lifecycle),
+    ] {
+        let symptoms = check(&world, true, Some(server), "2026-11-21T10:02:00Z", &kcm);
+        let what: Vec<&str> = symptoms.iter().map(|one| one.what.as_str()).collect();
+        assert_eq!(what[0], "the API server's clock is 2m00s behind this machine's");
+        assert!(what[1].ends_with("are ahead: ahead"), "{what:?}");
+        assert!(what[2].ends_with(&format!("{cause}: behind")) && symptoms[2].remedy == remedy, "{symptoms:?}");
+    }
     let world = World::listed();
-    let guard = world.read();
-    assert_eq!(check_clocks(&guard.view(), true, Some(server), server)[0].health, Health::Fine);
-    assert_eq!(check_clocks(&guard.view(), true, None, server)[0].health, Health::Unknown);
+    let now = "2026-11-21T10:00:00Z";
+    assert_eq!(check(&world, true, Some(server), now, &hidden)[0].health, Health::Fine);
+    assert_eq!(check(&world, true, None, now, &hidden)[0].health, Health::Unknown);
     assert_eq!(
-        health_and_text(&check_clocks(&guard.view(), false, Some(server), server))
-            .iter()
-            .map(|one| one.0)
-            .collect::<Vec<_>>(),
+        health_and_text(&check(&world, false, Some(server), now, &hidden)).iter().map(|one| one.0).collect::<Vec<_>>(),
         [Health::Unknown],
         "bug: nodes that could not be listed agreed"
     );
@@ -158,7 +170,7 @@ fn devices_without_an_answer_and_nodes_without_a_policy_are_reported() {
     world.apply(Kind::Nodes, &node("n").ready("True").labels(json!({ "rack": "b" })), at(0));
     let guard = world.read();
     assert_eq!(
-        health_and_text(&check_devices(&guard.view(), &[], &[], wall)),
+        health_and_text(&check_devices(&guard.view(), &[], &[], wall, &Installation::default())),
         [(Health::Attention, "1 node without a FencePolicy: n".to_owned())]
     );
     drop(guard);
@@ -176,8 +188,10 @@ fn devices_without_an_answer_and_nodes_without_a_policy_are_reported() {
     world.apply(Kind::FenceDevices, &of_a_tenant, at(0));
     world.cache().restrict_fencing_to(["f".to_owned()].into());
     let guard = world.read();
+    let symptoms = check_devices(&guard.view(), &[], &[paused], wall, &Installation::default());
+    assert!(symptoms[2].remedy.ends_with(" --set 'controllers.fencing.namespaces={f,tenant}'"), "{symptoms:?}");
     assert_eq!(
-        health_and_text(&check_devices(&guard.view(), &[], &[paused], wall)),
+        health_and_text(&symptoms),
         [
             (Health::Problem, "not trusted: evidence from it was contradicted: f/d".to_owned()),
             (Health::Problem, "did not answer at the last check: f/d for n: no route".to_owned()),
@@ -204,14 +218,14 @@ fn bug_devices_that_were_never_contacted_or_do_not_exist_passed_the_check() {
     world.cache().restrict_fencing_to(["f".to_owned()].into());
     let guard = world.read();
     assert_eq!(
-        health_and_text(&check_devices(&guard.view(), &[], &[], wall))[..2],
+        health_and_text(&check_devices(&guard.view(), &[], &[], wall, &Installation::default()))[..2],
         [
             (Health::Unknown, "not checked: never contacted since it was created or changed: f/new".to_owned()),
             (Health::Problem, "FenceDevices that do not exist: f/pdu-a (of fencepolicy/p)".to_owned()),
         ]
     );
     let unread = [Kind::FenceDevices, Kind::FencePolicies, Kind::Nodes];
-    let symptoms = check_devices(&guard.view(), &unread, &[], wall);
+    let symptoms = check_devices(&guard.view(), &unread, &[], wall, &Installation::default());
     assert_eq!(symptoms.iter().map(|one| one.health).collect::<Vec<_>>(), [Health::Unknown; 2], "{symptoms:?}");
     drop(guard);
     let ready = json!({ "type": "Ready", "status": "True", "reason": "r", "message": "m", "lastTransitionTime": "t" });
@@ -220,7 +234,7 @@ fn bug_devices_that_were_never_contacted_or_do_not_exist_passed_the_check() {
         .set("/status", json!({ "observedGeneration": 2, "conditions": [ready] }));
     world.apply(Kind::FenceDevices, &checked, at(1));
     let guard = world.read();
-    assert_eq!(check_devices(&guard.view(), &[], &[], wall)[0].health, Health::Fine);
+    assert_eq!(check_devices(&guard.view(), &[], &[], wall, &Installation::default())[0].health, Health::Fine);
 }
 
 /// A node without an agent, or with a watchdog without a drill, was reported as a device that did not answer.
@@ -235,8 +249,13 @@ fn nodes_without_a_valid_watchdog_promise_are_reported_with_the_reason() {
     let device = named("w").in_namespace("f").set("/spec", promises).set("/metadata/generation", json!(1));
     world.apply(Kind::FenceDevices, &device.set("/status", status), at(0));
     world.cache().restrict_fencing_to(["f".to_owned()].into());
-    let symptoms =
-        health_and_text(&check_devices(&world.read().view(), &[], &[], "2026-11-21T10:00:00Z".parse().unwrap()));
+    let symptoms = health_and_text(&check_devices(
+        &world.read().view(),
+        &[],
+        &[],
+        "2026-11-21T10:00:00Z".parse().unwrap(),
+        &Installation::default(),
+    ));
     let expected = "agents of nodes promise nothing that counts: f/w for b: no drill with this kernel, f/w for c: there is no Lease";
     assert!(symptoms.contains(&(Health::Problem, expected.to_owned())), "{symptoms:?}");
 }
@@ -263,7 +282,8 @@ fn bug_a_device_with_insecure_settings_passed_the_check() {
         }
         world.cache().restrict_fencing_to(["f".to_owned()].into());
         let guard = world.read();
-        let symptoms = check_devices(&guard.view(), &[], &[], "2026-11-21T10:00:00Z".parse().unwrap());
+        let symptoms =
+            check_devices(&guard.view(), &[], &[], "2026-11-21T10:00:00Z".parse().unwrap(), &Installation::default());
         let attention =
             symptoms.into_iter().filter(|one| one.check == "FenceDevices" && one.health == Health::Attention);
         attention.map(|one| one.what).collect::<Vec<_>>()
@@ -314,7 +334,10 @@ fn bug_devices_and_policies_without_effect_passed_the_check() {
         world.apply(Kind::FencePolicies, &policy, at(0));
         world.cache().restrict_fencing_to(["f".to_owned()].into());
         let guard = world.read();
-        let texts: Vec<String> = check_devices(&guard.view(), &[], &[], wall).into_iter().map(|one| one.what).collect();
+        let texts: Vec<String> = check_devices(&guard.view(), &[], &[], wall, &Installation::default())
+            .into_iter()
+            .map(|one| one.what)
+            .collect();
         for all in ["no FencePolicy names: f/off", hopeless, "no node is selected by: p"] {
             assert_eq!(texts.iter().any(|what| what == all), expected.contains(&all), "{levels} {all}: {texts:?}");
         }

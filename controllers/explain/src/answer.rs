@@ -79,10 +79,10 @@ impl Moment {
     }
 }
 
-/// What happened to earlier pods of the same name.
+/// What happened to earlier pods of the same name, or to earlier boots of a node and earlier Nodes of its name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Predecessors {
-    /// When the last of them was gone, as far as Events record it.
+    /// When the last of them was gone, as far as it is recorded.
     pub until: Timestamp,
     /// What happened, in order.
     pub history: Vec<Moment>,
@@ -147,7 +147,7 @@ pub struct Answer {
     /// The verdict.
     #[serde(flatten)]
     pub judgement: Judgement,
-    /// What happened to earlier pods of the same name.
+    /// What happened to earlier pods, boots or Nodes of the same name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Predecessors>,
     /// What happened to the object, in order.

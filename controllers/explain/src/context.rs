@@ -12,6 +12,9 @@ use pod_safety_shared::controller_loop::{Decision, Mode, Subject};
 use pod_safety_shared::model::{Kind, Node, Pod};
 use serde_json::Value;
 
+use super::answer::timestamp_from;
+use super::installation::Installation;
+
 /// The settings with which the controllers decide.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -54,6 +57,8 @@ pub struct Running {
     pub lease_unread: bool,
     /// They run without the controller `fencing`.
     pub without_fencing: bool,
+    /// How they were installed.
+    pub installation: Installation,
 }
 
 /// What the admission policies do about force deletions.
@@ -104,6 +109,15 @@ impl EventRecord {
     /// Whether the Event is about this pod, and not about another pod of the same name.
     pub(super) fn is_about(&self, pod: &Pod) -> bool {
         self.uid.is_empty() || self.uid == pod.uid().to_string()
+    }
+
+    /// Whether the Event is about this Node, and not about an earlier one of the same name. Kubelets and kube-proxy give
+    /// the name as the UID: then the time decides.
+    pub(super) fn is_about_node(&self, node: &Node) -> bool {
+        if self.uid.is_empty() || self.uid == *node.name {
+            return timestamp_from(node.created).is_none_or(|created| self.at >= created);
+        }
+        self.uid == node.uid.to_string()
     }
 
     /// Reads an Event of the core API.

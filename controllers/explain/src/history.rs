@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use pod_safety_shared::api::FenceEvidenceKind;
+use pod_safety_shared::api::{FenceEvidenceKind, Incarnation};
 use pod_safety_shared::cache::Lookup;
 use pod_safety_shared::controller_loop::FORCE_DELETE_HELD;
 use pod_safety_shared::model::{Deletion, FenceEvidenceObject, Node, NodeFenceObject, Pod, Readiness};
 
-use super::answer::{Moment, format_duration, timestamp_from};
+use super::answer::{Moment, Predecessors, format_duration, timestamp_from};
 use super::context::{EventRecord, ExplainContext, object_ref, pod_ref};
 
 /// How many Events of one object are listed, the last ones.
@@ -37,19 +37,21 @@ fn moment_at(at: Option<Timestamp>, what: impl Into<String>, detail: impl Into<S
 /// What happened to a pod and to its node.
 pub(super) fn pod_history(pod: &Pod, ctx: &ExplainContext<'_>) -> Vec<Moment> {
     let mut moments = Vec::new();
-    if let Some(Lookup::Known(node)) = pod.node.as_deref().map(|name| ctx.view.node(name))
-        && node.readiness != Readiness::Ready
-    {
+    let node = match pod.node.as_deref().map(|name| ctx.view.node(name)) {
+        Some(Lookup::Known(node)) => Some(node),
+        Some(Lookup::Unknown(_) | Lookup::Absent) | None => None,
+    };
+    if let Some(node) = node.filter(|node| node.readiness != Readiness::Ready) {
         moments.extend(unreachable_moments(node, ctx));
     }
     let target = pod.disruption_target.and_then(|target| timestamp_from(target.since));
     moments.extend(moment_at(target, "an eviction or preemption began", "condition DisruptionTarget"));
     moments.extend(deletion_moments(pod, ctx));
-    if let Some(node) = &pod.node {
-        for fence in ctx.view.node_fences_of(node) {
-            moments.extend(incident_moments(fence));
-        }
-        moments.extend(ctx.view.fence_evidence_of(node).flat_map(evidence_moments));
+    if let Some(name) = &pod.node {
+        // Before the pod was bound, that happened to other pods.
+        let bound = timestamp_from(pod.bound_at);
+        let of_node = fencing_moments(name, ctx, |of| node.is_none_or(|node| of.uid == node.uid.to_string()));
+        moments.extend(of_node.into_iter().filter(|moment| bound.is_none_or(|bound| moment.at >= bound)));
     }
     let events = ctx.events_of(&pod_ref(pod));
     moments.extend(moments_from_events(&events.into_iter().filter(|one| one.is_about(pod)).collect::<Vec<_>>()));
@@ -70,27 +72,45 @@ pub(super) fn deletion_moments(pod: &Pod, ctx: &ExplainContext<'_>) -> Vec<Momen
     moments
 }
 
-/// What happened to a node.
-pub(super) fn node_history(node: &Node, ctx: &ExplainContext<'_>) -> Vec<Moment> {
-    let mut moments = node_moments(node, ctx);
-    moments.extend(event_moments(&object_ref("node", "", &node.name), ctx));
+/// What happened to a node in its present boot, and what happened to earlier boots and earlier Nodes of its name.
+pub(super) fn node_history(node: &Node, ctx: &ExplainContext<'_>) -> (Vec<Moment>, Option<Predecessors>) {
+    let events = new_events(&object_ref("node", "", &node.name), ctx);
+    let (events, earlier_events): (Vec<_>, Vec<_>) = events.into_iter().partition(|one| one.is_about_node(node));
+    let mut moments = readiness_moments(node, ctx);
+    moments.extend(fencing_moments(&node.name, ctx, |of| !is_earlier(of, node)));
+    moments.extend(moments_from_events(&events));
     moments.sort_by_key(|moment| moment.at);
+    let mut earlier = fencing_moments(&node.name, ctx, |of| is_earlier(of, node));
+    earlier.extend(moments_from_events(&earlier_events));
+    earlier.sort_by_key(|moment| moment.at);
+    let until = earlier.last().map(|last| last.at);
+    (moments, until.map(|until| Predecessors { until, history: earlier }))
+}
+
+/// The timestamps of the node, and what objects record about it and about earlier boots and Nodes of its name.
+pub(super) fn node_moments(node: &Node, ctx: &ExplainContext<'_>) -> Vec<Moment> {
+    let mut moments = readiness_moments(node, ctx);
+    moments.extend(fencing_moments(&node.name, ctx, |_| true));
     moments
 }
 
-/// The timestamps of the node, and what objects record about it.
-pub(super) fn node_moments(node: &Node, ctx: &ExplainContext<'_>) -> Vec<Moment> {
-    let mut moments = Vec::new();
-    if node.readiness == Readiness::Ready {
-        moments.extend(moment_at(node.ready_since.and_then(timestamp_from), "Ready", ""));
-    } else {
-        moments.extend(unreachable_moments(node, ctx));
+fn readiness_moments(node: &Node, ctx: &ExplainContext<'_>) -> Vec<Moment> {
+    if node.readiness != Readiness::Ready {
+        return unreachable_moments(node, ctx);
     }
-    for fence in ctx.view.node_fences_of(&node.name) {
-        moments.extend(incident_moments(fence));
-    }
-    moments.extend(ctx.view.fence_evidence_of(&node.name).flat_map(evidence_moments));
-    moments
+    moment_at(node.ready_since.and_then(timestamp_from), "Ready", "").into_iter().collect()
+}
+
+/// What incidents and evidence record about those incarnations of a node that `keeps` accepts.
+fn fencing_moments(name: &str, ctx: &ExplainContext<'_>, keeps: impl Fn(&Incarnation) -> bool) -> Vec<Moment> {
+    let fences = ctx.view.node_fences_of(name).filter(|fence| keeps(&fence.spec.node));
+    let evidence = ctx.view.fence_evidence_of(name).filter(|proof| keeps(&proof.spec.node));
+    fences.flat_map(incident_moments).chain(evidence.flat_map(evidence_moments)).collect()
+}
+
+/// Whether this is another Node of the same name, or another boot of this one.
+fn is_earlier(of: &Incarnation, node: &Node) -> bool {
+    of.uid != node.uid.to_string() || node.boot().is_known_different(of.boot())
 }
 
 /// When evidence was written that a node is off, and when it was withdrawn.
@@ -169,9 +189,14 @@ fn attempt_moments(fence: &NodeFenceObject) -> Vec<Moment> {
 
 /// The last Events of an object, each once, without those that repeat its incidents and evidence.
 pub(super) fn event_moments(object: &str, ctx: &ExplainContext<'_>) -> Vec<Moment> {
+    moments_from_events(&new_events(object, ctx))
+}
+
+/// The Events of an object without those that repeat its incidents and evidence.
+fn new_events<'c>(object: &str, ctx: &'c ExplainContext<'_>) -> Vec<&'c EventRecord> {
     let has_incidents = object.strip_prefix("node/").is_some_and(|node| ctx.view.node_fences_of(node).next().is_some());
     let is_new = |event: &&EventRecord| !has_incidents || !REPEATED_BY_INCIDENTS.contains(&event.reason.as_str());
-    moments_from_events(&ctx.events_of(object).into_iter().filter(is_new).collect::<Vec<_>>())
+    ctx.events_of(object).into_iter().filter(is_new).collect()
 }
 
 /// The last of these Events, each once.

@@ -27,6 +27,7 @@
 //! | `predecessors` | earlier pods of the same name |
 //! | `timeline` | what happened in the whole cluster, in order |
 //! | `pauses` | what is not fenced because an operator paused it |
+//! | `installation` | how pod-safety was installed, for the commands in advice |
 //! | `evidence`, `signals`, `history`, `actors` | which evidence exists and which is missing; signs that a node runs; what happened; which actors may act |
 //! | `explanation`, `budget`, `eviction`, `remediation` | PodDisruptionBudgets |
 
@@ -43,6 +44,7 @@ mod fencing_step;
 #[cfg(any(test, feature = "testing"))]
 pub mod fixture;
 mod history;
+mod installation;
 mod last_day;
 mod namespace;
 mod node;
@@ -66,6 +68,7 @@ pub use budget::{explain_budget, owner_of, required_scales};
 pub use context::{Attachment, EventRecord, ExplainContext, Policies, Running, Settings, object_ref, pod_ref, str_at};
 pub use eviction::{EvictionAnswer, NotCounted, RefusalCause, Unguarded, predict_eviction};
 pub use explanation::{Arithmetic, BudgetExplanation, BudgetVerdict, Member, PredictedAllowance, Remediation};
+pub use installation::Installation;
 pub use last_day::LastDay;
 pub use namespace::{Content, Contents, explain_namespace};
 pub use node::{explain_node, node_state};

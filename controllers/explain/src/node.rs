@@ -11,7 +11,7 @@ use super::answer::{Answer, Judgement, Verdict, capitalize, pluralize};
 use super::context::{ExplainContext, object_ref};
 use super::pauses::Paused;
 use super::pod::explain_pod;
-use super::power_check::{RUNBOOKS, add_operator_steps, offer_confirmation};
+use super::power_check::{FENCING_PAGE, RUNBOOKS, add_operator_steps, offer_confirmation};
 use super::signals::heartbeat_signals;
 use super::{evidence, fencing_step, history};
 use pod_safety_fencing::Hold;
@@ -34,7 +34,7 @@ pub fn explain_node(name: &Arc<str>, ctx: &ExplainContext<'_>) -> Option<Answer>
     let mut answer = Answer::new(object_ref("node", "", name), judge(node, &pods, ctx));
     answer.facts = list_facts(node);
     answer.facts.push(pods.describe());
-    answer.history = history::node_history(node, ctx);
+    (answer.history, answer.before) = history::node_history(node, ctx);
     answer.signals = heartbeat_signals(node, ctx);
     if node.readiness != Readiness::Ready {
         answer.evidence = evidence::node_evidence(node, ctx);
@@ -257,10 +257,9 @@ fn add_notes(answer: &mut Answer, node: &Node, pods: &Pods<'_>, ctx: &ExplainCon
             is_or_are(ready)
         ));
         if ctx.has_read(Kind::FencePolicies) && evidence::policy_for(node, ctx).is_none() {
-            answer.notes.push(
-                "No FencePolicy selects it, so it is not fenced. docs/fencing.md explains how to set that up."
-                    .to_owned(),
-            );
+            answer.notes.push(format!(
+                "No FencePolicy selects it, so it is not fenced. {FENCING_PAGE} explains how to set that up."
+            ));
         }
     }
     let held = ctx.attachments.iter().filter(|one| one.attached && one.node == *node.name);

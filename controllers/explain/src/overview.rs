@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use pod_safety_fencing::why_none_fenceable;
+use pod_safety_fencing::Unfenceable;
 use pod_safety_shared::api::DeviceState;
 use pod_safety_shared::controller_loop::HoldReason as _;
 use pod_safety_shared::model::{Kind, Node, Pod, Readiness};
@@ -314,18 +314,18 @@ impl Overview {
         }
     }
 
-    /// Adds the policies by which no node could be fenced if it were lost now.
+    /// Adds the policies by which nodes could not be fenced if they were lost now.
     fn add_policies(&mut self, ctx: &ExplainContext<'_>) {
         if !ctx.has_all(&[Kind::FencePolicies, Kind::FenceDevices, Kind::Nodes]) {
             return;
         }
         for policy in ctx.view.policies() {
-            let Some(defect) = why_none_fenceable(policy, &ctx.view) else { continue };
+            let Some(message) = Unfenceable::find(policy, &ctx.view).describe() else { continue };
             self.troubles.push(Trouble {
                 object: object_ref("fencepolicy", "", &policy.name),
                 blocks: true,
                 reason: "NoUsableDevice",
-                message: format!("It can fence no node: {defect}"),
+                message,
                 command: "pod-safety doctor".to_owned(),
             });
         }

@@ -261,7 +261,7 @@ fn add_next_steps(answer: &mut Answer, pod: &Pod, disposition: &Disposition, ctx
         Disposition::Claimed(_) if answer.judgement.reason == "Observe" => {
             answer.add_next_step(
                 "Let pod-safety act: switch to the mode guard",
-                "helm upgrade pod-safety … --reset-then-reuse-values --set mode=guard",
+                ctx.running.installation.helm_command("mode=guard"),
             );
         }
         Disposition::Claimed(_) if answer.judgement.reason == "NoLeader" => {

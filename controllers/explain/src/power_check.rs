@@ -15,6 +15,9 @@ use super::evidence::{current_incident, policy_for};
 /// The URL of the runbooks.
 pub(super) const RUNBOOKS: &str = "https://github.com/pod-safety/pod-safety/blob/main/docs/runbooks";
 
+/// The page about fencing.
+pub(super) const FENCING_PAGE: &str = "https://github.com/pod-safety/pod-safety/blob/main/docs/fencing.md";
+
 /// The condition for a confirmation.
 pub const ONLY_IF_SEEN: &str = "Only if you or a person you spoke to saw that the machine is powered off";
 

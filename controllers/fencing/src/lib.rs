@@ -89,7 +89,7 @@ mod unhealthy;
 pub use config::{Config, PROVIDER_LAG};
 pub use decide::{Key, decide};
 pub use holds::{Decision, Hold};
-pub use outlook::{Outlook, outlook, why_none_fenceable, why_unfenceable};
+pub use outlook::{Outlook, Unfenceable, outlook, why_unfenceable};
 pub use remedy::Remedy;
 pub use run::Fencing;
 

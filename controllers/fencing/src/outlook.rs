@@ -15,6 +15,9 @@ use super::holds::Hold;
 use super::incident::{Incident, is_about, is_dry_run, is_dry_run_incident};
 use super::levels;
 
+/// How many nodes are named that a policy could not fence.
+const NODES_SHOWN: usize = 3;
+
 /// What becomes of a node that has no open incident.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outlook {
@@ -106,20 +109,47 @@ pub fn why_unfenceable(policy: &FencePolicyObject, node: &Node, view: &View<'_>)
     Some(lacks.join("; "))
 }
 
-/// Why no node of a policy could be fenced if it were lost now; `None`: one of them could, or the policy fences
-/// nothing.
-#[must_use]
-pub fn why_none_fenceable(policy: &FencePolicyObject, view: &View<'_>) -> Option<String> {
-    if policy.deleting || policy.spec.paused.is_some() || policy.spec.mode == PolicyMode::DryRun {
-        return None;
+/// The nodes of a policy that could not be fenced if they were lost now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unfenceable {
+    /// How many nodes the policy fences.
+    selected: usize,
+    /// Those that it could not fence, by name, each with the reason.
+    nodes: Vec<(Arc<str>, String)>,
+}
+
+impl Unfenceable {
+    /// The nodes of this policy; none if it fences nothing.
+    #[must_use]
+    pub fn find(policy: &FencePolicyObject, view: &View<'_>) -> Self {
+        let mut found = Self::default();
+        if policy.deleting || policy.spec.paused.is_some() || policy.spec.mode == PolicyMode::DryRun {
+            return found;
+        }
+        let is_selected = |node: &&Node| view.policy_of(node.labels()).is_some_and(|chosen| chosen.uid == policy.uid);
+        for node in view.nodes().filter(is_selected) {
+            found.selected += 1;
+            found.nodes.extend(why_unfenceable(policy, node, view).map(|why| (Arc::clone(&node.name), why)));
+        }
+        found.nodes.sort();
+        found
     }
-    let is_selected = |node: &&Node| view.policy_of(node.labels()).is_some_and(|chosen| chosen.uid == policy.uid);
-    let mut first = None;
-    for node in view.nodes().filter(is_selected) {
-        let lack = why_unfenceable(policy, node, view)?;
-        first.get_or_insert(lack);
+
+    /// Which nodes the policy could not fence, and why, as a sentence; `None`: it could fence each of them.
+    #[must_use]
+    pub fn describe(&self) -> Option<String> {
+        let Self { selected, nodes } = self;
+        let (_, first) = nodes.first()?;
+        if nodes.len() == *selected {
+            return Some(format!("It can fence no node: {first}"));
+        }
+        let named: Vec<String> = nodes.iter().take(NODES_SHOWN).map(|(node, why)| format!("{node} ({why})")).collect();
+        let more = match nodes.len().saturating_sub(NODES_SHOWN) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        Some(format!("It can fence {} of {selected} nodes, and not {}{more}", selected - nodes.len(), named.join(", ")))
     }
-    first
 }
 
 /// What a device lacks for a node, as its status states it.
@@ -131,7 +161,7 @@ fn device_problem(named: &DeviceRef, node: &Node, view: &View<'_>) -> Option<Str
     let checked = device.status.targets.iter().find(|target| target.node == *node.name);
     let why = match checked {
         Some(target) if !target.message.is_empty() => &target.message,
-        Some(target) if target.is_off() || target.power == Power::On => return None,
+        Some(target) if target.power.is_off() || target.power == Power::On => return None,
         Some(_) | None => device.not_ready_reason(),
     };
     Some(format!("device {named}: {why}"))

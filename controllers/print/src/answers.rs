@@ -62,7 +62,9 @@ pub fn page(answer: &Answer, wide: bool, paint: Paint) -> String {
     let verdict = paint.with_mark(tone, &sentence(&answer.judgement));
     let mut text = format!("{}\n{verdict}", paint.wrap(&facts.join("   "), 2));
     if let Some(before) = &answer.before {
-        let title = format!("BEFORE: the pod that was here until {} (UTC)", format_time(before.until, false));
+        let is_node = answer.object.starts_with("node/");
+        let who = if is_node { "an earlier boot or Node of this name," } else { "the pod that was here" };
+        let title = format!("BEFORE: {who} until {} (UTC)", format_time(before.until, is_node));
         section(&mut text, paint, &title, &history(&before.history, paint));
     }
     section(&mut text, paint, "HOW IT GOT HERE (UTC)", &history(&answer.history, paint));

@@ -99,11 +99,11 @@ fn identity_line(overview: &Overview) -> (Tone, String) {
 fn zones(zones: &[Zone], paint: Paint) -> String {
     let row = |zone: &Zone| {
         let tone = if zone.ready == zone.nodes { Tone::Plain } else { Tone::Attention };
-        let brake = zone.brake.map_or("off".to_owned(), |reason| format!("on ({reason})"));
-        (tone, vec![zone.zone.clone(), format!("{}/{}", zone.ready, zone.nodes), zone.lost.to_string(), brake])
+        let held = zone.brake.map_or("no".to_owned(), |reason| format!("yes ({reason})"));
+        (tone, vec![zone.zone.clone(), format!("{}/{}", zone.ready, zone.nodes), zone.lost.to_string(), held])
     };
     let rows: Vec<_> = zones.iter().map(row).collect();
-    paint.table(&["ZONE", "READY", "LOST", "BRAKE"], &rows)
+    paint.table(&["ZONE", "READY", "LOST", "HELD"], &rows)
 }
 
 fn troubles(troubles: &[&Trouble], paint: Paint) -> String {

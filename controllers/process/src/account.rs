@@ -57,7 +57,7 @@ impl PolicyAccount {
 /// The policies deny this process's account.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "this process runs as {user}. Of the admission policy {} only {} may write what fencing writes, so each write would be denied. To mend it, {}",
+    "this process runs as {user}. Of the admission policy {} only {} may write what fencing writes, so each write would be denied. To fix it, {}",
     named.policy, named.account, named.remedy()
 )]
 pub struct Denied {

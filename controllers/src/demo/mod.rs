@@ -182,8 +182,9 @@ fn find_scenario(scenarios: &[Scenario], requested: Option<&str>) -> Result<usiz
 }
 
 fn format_list(scenarios: &[Scenario]) -> String {
+    let width = scenarios.iter().map(|scenario| scenario.name.len()).max().unwrap_or(0);
     let lines = scenarios.iter().enumerate();
-    lines.map(|(at, scenario)| format!("{}  {:<18} {}\n", at + 1, scenario.name, scenario.title)).collect()
+    lines.map(|(at, scenario)| format!("{:>2}  {:<width$}  {}\n", at + 1, scenario.name, scenario.title)).collect()
 }
 
 /// The exit code: 0 success, 1 a rule was broken or nothing could be run, 2 wrong use.

@@ -340,7 +340,10 @@ fn scenarios_are_chosen_by_name_or_number() {
         let message = find_scenario(&scenarios, Some(unknown)).unwrap_err().to_string();
         assert!(message.contains(unknown) && message.contains("known are database, two-losses,"), "{message}");
     }
-    assert_eq!(format_list(&scenarios).lines().count(), scenarios.len());
+    let list = format_list(&scenarios);
+    let columns = list.lines().zip(&scenarios).map(|(line, scenario)| line.find(&*scenario.title));
+    let columns: Vec<_> = columns.collect();
+    assert_eq!(columns, vec![columns[0]; scenarios.len()], "bug: a long name moved its title: {list}");
     for (at, scenario) in scenarios.iter().enumerate() {
         let head = format!("{} {}: {}", at + 1, scenario.name, scenario.title);
         assert!(head.chars().count() <= 80, "it does not fit on a terminal of 80 columns: {head}");

@@ -177,7 +177,7 @@ impl Remedy {
                 "the node reports again and unmounts it. The volume was taken without a boot ID that is a UUID, so no evidence can be about that boot. Only if you saw that the machine is powered off, delete its Node (kubectl delete node {node}), and the volume is free after the quarantine; once another Node has its name, delete the Lease ({delete})"
             ),
             (Some(true), _) => format!(
-                "there is evidence that the former life of the node has ended: of a fence device, or by the confirmation of a person who saw that the old machine is powered off, or has booted since ({former})"
+                "there is evidence that the former boot of the node has ended: of a fence device, or by the confirmation of a person who saw that the old machine is powered off, or has booted since ({former})"
             ),
             (Some(false), _) => format!(
                 "a person deletes its Lease: the old or the new Node has no boot ID that is a UUID, so no evidence can tell one from the other. Only if you saw that the old machine is powered off, or has booted since: {delete}"

@@ -1,6 +1,7 @@
 //! The read interface of the cache for decisions.
 
 mod evictions;
+mod fencing;
 mod managed;
 mod missing;
 
@@ -346,8 +347,8 @@ impl<'a> View<'a> {
             Kind::ReplicaSets => self.count_workloads(WorkloadKind::ReplicaSet),
             Kind::StatefulSets => self.count_workloads(WorkloadKind::StatefulSet),
             Kind::ReplicationControllers => self.count_workloads(WorkloadKind::ReplicationController),
-            Kind::FenceDevices => counts(&self.inner.own_kinds.devices),
-            Kind::FencePolicies => counts(&self.inner.own_kinds.policies),
+            Kind::FenceDevices => counts(&self.inner.own_kinds.devices.table),
+            Kind::FencePolicies => counts(&self.inner.own_kinds.policies.table),
             Kind::NodeFences => counts(&self.inner.own_kinds.node_fences.table),
             Kind::FenceEvidences => counts(&self.inner.own_kinds.evidence.table),
             Kind::Remediations => counts(&self.inner.own_kinds.remediations.table),
@@ -426,7 +427,7 @@ impl<'a> View<'a> {
 
     /// Every readable FenceDevice.
     pub fn devices(&self) -> impl Iterator<Item = &'a FenceDeviceObject> + use<'a> {
-        self.inner.own_kinds.devices.iter()
+        self.inner.own_kinds.devices.table.iter()
     }
 
     /// Whether FenceDevices and PodSafetyRemediations of this namespace are followed.
@@ -437,7 +438,7 @@ impl<'a> View<'a> {
 
     /// Every readable FencePolicy.
     pub fn policies(&self) -> impl Iterator<Item = &'a FencePolicyObject> + use<'a> {
-        self.inner.own_kinds.policies.iter()
+        self.inner.own_kinds.policies.table.iter()
     }
 
     /// The policy by which a node with these labels is fenced: of those that select it the one with the highest

@@ -68,7 +68,7 @@ pub fn verify_volume(
             if of_holder(evidence) && evidence.kind().is_fencing() =>
         {
             if *evidence.subject() != acquired_in || holder.boot_id.is_unknown() {
-                return Err(Refusal::EvidenceInvalid("the volume was taken in another incarnation of the node"));
+                return Err(Refusal::EvidenceInvalid("the volume was taken in another boot of the node"));
             }
             (evidence.kind().clone(), evidence.expires())
         }
@@ -122,7 +122,7 @@ fn replaced(
     let invalid = |why| Err(Refusal::EvidenceInvalid(why));
     evidence.fields().check_ends_incarnation()?;
     if *evidence.node() != acquired_in(holder) {
-        return invalid("the volume was taken in another incarnation of the node");
+        return invalid("the volume was taken in another boot of the node");
     }
     if evidence.kind().grade() < minimum {
         return Err(EvidenceDefect::TooWeak.into());
@@ -176,7 +176,7 @@ pub fn check_storage_evidence(
         return invalid("it is not about storage");
     }
     if *evidence.node() != acquired_in(holder) || holder.boot_id.is_unknown() {
-        return invalid("the volume was taken in another incarnation of the node");
+        return invalid("the volume was taken in another boot of the node");
     }
     if !evidence.spec.storage.iter().any(|storage| Some(&*storage.driver) == driver) {
         return invalid("it covers no volumes of this driver");

@@ -63,6 +63,18 @@ fn bug_an_image_was_loaded_into_a_cluster_that_no_page_creates() -> Result<()> {
     Ok(())
 }
 
+/// `make kind` deletes half a cluster of its name, and README makes one by hand under the same name.
+#[test]
+fn bug_make_kind_deleted_the_cluster_that_readme_creates() -> Result<()> {
+    let state = read_file("tests/kind/state.sh")?;
+    let name = state.lines().find_map(|line| line.strip_prefix("kind_cluster=")).context("kind_cluster")?;
+    let creates = format!("kind create cluster --name {name}");
+    ensure!(!commands()?.iter().any(|command| command.text.ends_with(&creates)), "a page creates {name}");
+    let worker = format!("docker exec {name}-worker ");
+    ensure!(read_file("docs/kind.md")?.contains(&worker), "docs/kind.md should name the worker of {name}");
+    Ok(())
+}
+
 #[test]
 fn bug_two_pages_listed_uninstall_leftovers_incompletely() -> Result<()> {
     let page = read_file("docs/install.md")?;

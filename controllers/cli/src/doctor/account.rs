@@ -80,7 +80,7 @@ pub(crate) async fn describe_unresponsive(session: &Session) -> String {
     let accounts = accounts(&snapshot, lease_holder.as_ref(), Some(&named));
     if let Some(denied) = accounts.describe_denied() {
         let remedy = named.first().map(PolicyAccount::remedy).unwrap_or_default();
-        return format!("{denied}: each of its answers is denied. To mend it, {remedy}");
+        return format!("{denied}: each of its answers is denied. To fix it, {remedy}");
     }
     let leader = checks::check_leader(&snapshot.running, snapshot.wall, &super::installation(session).await);
     match snapshot.running.mode {

@@ -123,10 +123,13 @@ async fn examine(session: &Session) -> anyhow::Result<Vec<Symptom>> {
     let wall = snapshot.wall;
     let installation = installation(session).await;
     let leader = snapshot.lease.as_ref().and_then(|lease| find_leader(&snapshot, lease));
+    let controllers = snapshot.controllers.clone();
+    let duties = Duties { mode: snapshot.running.mode, controllers: &controllers, installation: &installation };
+    let kcm = read_kcm(session).await;
     let mut symptoms = vec![checks::check_version(&server.version)];
     symptoms.extend(snapshot.with_context(|ctx| {
         let nodes_are_known = ctx.has_all(&[Kind::Nodes, Kind::NodeLeases]);
-        let mut all = checks::check_clocks(&ctx.view, nodes_are_known, server.date, own);
+        let mut all = checks::check_clocks(&ctx.view, nodes_are_known, server.date, own, &kcm, duties);
         all.push(checks::check_leader(ctx.running, wall, &installation));
         all
     }));
@@ -134,14 +137,12 @@ async fn examine(session: &Session) -> anyhow::Result<Vec<Symptom>> {
     symptoms.extend(account::check_account(session, &snapshot, leader.as_ref()).await);
     symptoms.push(checks::check_admission_policies(snapshot.policies, wall, &installation));
     symptoms.extend(deleters::check_deleters(session, &installation).await?);
-    let controllers = snapshot.controllers.clone();
-    let duties = Duties { mode: snapshot.running.mode, controllers: &controllers, installation: &installation };
-    symptoms.extend(checks::check_kcm(&read_kcm(session).await, duties));
+    symptoms.extend(checks::check_kcm(&kcm, duties));
     symptoms.extend(check_duties(session, &snapshot, leader.as_ref(), duties).await);
     symptoms.extend(snapshot.with_context(|ctx| {
         let mut all = Vec::new();
         if controllers.contains(&Name::Fencing) {
-            all.extend(checks::check_devices(&ctx.view, ctx.unread, &Paused::list(ctx), wall));
+            all.extend(checks::check_devices(&ctx.view, ctx.unread, &Paused::list(ctx), wall, &installation));
             all.extend(checks::check_agents(&ctx.view, &snapshot.pods));
         }
         all.push(if ctx.has_all(&BUDGET_KINDS) {
@@ -253,7 +254,7 @@ async fn is_renewed(session: &Session, name: &str) -> bool {
     })
 }
 
-fn page(symptoms: &[Symptom], paint: Paint) -> String {
+pub(super) fn page(symptoms: &[Symptom], paint: Paint) -> String {
     let mut text = String::new();
     let mut sorted: Vec<&Symptom> = symptoms.iter().collect();
     sorted.sort_by_key(|symptom| std::cmp::Reverse(symptom.health));

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use jiff::Timestamp;
-use pod_safety_explain::{Attachment, EventRecord, ExplainContext, Policies, Running, Settings, str_at};
+use pod_safety_explain::{Attachment, EventRecord, ExplainContext, Installation, Policies, Running, Settings, str_at};
 use pod_safety_process::account::LeaderSettings;
 use pod_safety_process::registry::Name;
 use pod_safety_shared::api::{PAUSE_ANNOTATION, Pause};
@@ -332,6 +332,7 @@ async fn read_running(session: &Session, wall: Timestamp, refused: &mut Vec<Stri
     // The arguments of the pods name their Lease.
     let lease_is_known = pods.is_ok();
     let pods = pods.unwrap_or_default();
+    running.installation = Installation::from_pods(&pods);
     for args in pods.iter().filter_map(arguments) {
         if let Some(flags) = run::parse_config(&args) {
             running.mode = Some(flags.mode);

@@ -1,6 +1,7 @@
 //! Stuck states and their explanations: golden texts in `golden/`. With `POD_SAFETY_WRITE_GOLDEN=1` they are written
 //! again; check the diff.
 
+mod history;
 mod requested;
 mod volume;
 

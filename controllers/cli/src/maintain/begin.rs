@@ -12,9 +12,6 @@ use crate::drain::{self, Drained, snapshot::DrainSnapshot};
 use crate::drill::follow_incident;
 use crate::{Exit, pluralize, print, print_stderr, sanitize};
 
-/// The phrase to type before the node's name.
-const PHRASE: &str = "switch off";
-
 pub(super) async fn begin(work: &Maintenance) -> anyhow::Result<Exit> {
     let (session, node) = (&work.session, &work.args.node);
     let examined = operator_requests::examine(&session.connection, &session.env, node).await?;
@@ -25,7 +22,7 @@ pub(super) async fn begin(work: &Maintenance) -> anyhow::Result<Exit> {
         // Before a pod is evicted: a maintenance that cannot continue does not start.
         operator_requests::read_policy(&session.connection, &examined).await?;
         let page = || format!("\nThe machine of node {node} loses its power when it is empty.");
-        if !prompt(&format!("{PHRASE} {node}"), work.args.confirm.as_deref(), page)? {
+        if !prompt(&work.args.phrase(), work.args.confirm.as_deref(), page)? {
             return Ok(Exit::Refused);
         }
     }

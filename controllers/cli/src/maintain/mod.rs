@@ -20,6 +20,7 @@ use pod_safety_shared::authority::operator_requests::{self, LifecycleCondition, 
 
 use super::cluster::{ConnectArgs, Session, node_name};
 use super::confirm_down::{map_refusal, reason};
+use super::consent::check_confirm_flag;
 use super::drain::ConsentArgs;
 use super::terminal;
 use super::{Exit, duration};
@@ -82,8 +83,19 @@ struct Maintenance {
 
 impl Args {
     pub(super) fn main(self) -> anyhow::Result<Exit> {
+        if self.power_off
+            && !self.dry_run
+            && let Some(exit) = check_confirm_flag(&self.phrase(), self.confirm.as_deref())?
+        {
+            return Ok(exit);
+        }
         let cluster = self.cluster.clone();
         map_refusal(cluster.with_session("maintain", async |session| self.run(session).await))
+    }
+
+    /// The phrase to type before the machine is switched off.
+    fn phrase(&self) -> String {
+        format!("switch off {}", self.node)
     }
 
     async fn run(self, session: Session) -> anyhow::Result<Exit> {
@@ -123,7 +135,10 @@ impl Maintenance {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use clap::Parser as _;
+    use pod_safety_shared::testing::AnswerFn;
     use serde_json::json;
 
     use crate::Cli;
@@ -139,6 +154,13 @@ mod tests {
             let (ended, text) = run_command(line, &server(all, "v1".to_owned(), false));
             assert_eq!(ended, code, "{keep_off} {phase}: {text}");
         }
+    }
+
+    #[test]
+    fn bug_the_api_server_was_read_before_a_wrong_confirmation_was_rejected() {
+        let unread: Arc<AnswerFn> = Arc::new(|method, path, _| panic!("{method} {path}"));
+        let (code, text) = run_command("maintain worker-a1 --reason r --power-off --confirm wrong", &unread);
+        assert!(code == 4 && text.contains("it is \"switch off worker-a1\""), "{code}: {text}");
     }
 
     #[test]

@@ -41,8 +41,8 @@ function zones(all) {
     meter.value = zone.ready;
     meter.setAttribute("aria-label", `${zone.ready} of ${zone.nodes} nodes Ready`);
     const lost = zone.lost ? make("span", "Bad", `${zone.lost} lost`) : make("span", "dim", "none lost");
-    const brake = zone.brake ? make("span", "Wait", `brake: ${words(zone.brake).toLowerCase()}`) : make("span", "dim", "brake off");
-    return make("div", "card zone", make("div", "", make("b", "", zone.zone), make("span", "", `${zone.ready}/${zone.nodes}`)), meter, make("div", "", lost, brake));
+    const held = zone.brake ? make("span", "Wait", `held: ${words(zone.brake).toLowerCase()}`) : make("span", "dim", "not held");
+    return make("div", "card zone", make("div", "", make("b", "", zone.zone), make("span", "", `${zone.ready}/${zone.nodes}`)), meter, make("div", "", lost, held));
   });
   return cards.length ? [make("div", "zones", ...cards)] : [];
 }
@@ -102,7 +102,7 @@ function answer(one) {
     make("h3", "", one.object), make("div", "dim", (one.facts || []).join(" · ")),
     make("div", `verdict ${tone}`, make("b", "", MARK[tone] + " " + words(one.verdict)), make("p", "", one.message)),
     ...part("What can be done", one.next, all => make("div", "", ...all.flatMap(next => [make("div", "", next.when), next.command ? command(next.command) : ""]))),
-    ...(one.before ? part(`Before: the pod that was here until ${utc(one.before.until)} (UTC)`, one.before.history, moments) : []),
+    ...(one.before ? part(`Before: ${one.object.startsWith("node/") ? "an earlier boot or Node of this name," : "the pod that was here"} until ${utc(one.before.until)} (UTC)`, one.before.history, moments) : []),
     ...part("How it got here (UTC)", one.history, moments),
     ...part("Signs of life", one.signals, findings),
     ...part("Proof that it stopped: one is enough", one.evidence, findings),

@@ -60,7 +60,7 @@ fn a_policy_can_fence_no_node_when_its_devices_report_a_problem_for_all() {
     let lacking = |fixture: &Fixture| {
         let guard = fixture.world.read();
         let policy = guard.view().policies().next().unwrap();
-        why_none_fenceable(policy, &guard.view())
+        Unfenceable::find(policy, &guard.view()).describe()
     };
     let not_ready = |device: &mut serde_json::Value| {
         device["status"]["conditions"] = json!([{ "type": "Ready", "status": "False", "reason": "TargetsUnreachable",
@@ -70,10 +70,19 @@ fn a_policy_can_fence_no_node_when_its_devices_report_a_problem_for_all() {
     let mut fixture = Fixture::new(&["n", "m"]);
     assert_eq!(lacking(&fixture), None);
     fixture.device("bmc", not_ready);
-    assert_eq!(lacking(&fixture).as_deref(), Some("device fencing/bmc: Secret fencing/bmc does not exist"));
-    fixture.device("bmc", |device| {
-        not_ready(device);
-        device["status"]["targets"] = json!([{ "node": "m", "power": "On" }]);
-    });
-    assert_eq!(lacking(&fixture), None, "one can be fenced");
+    let why = "device fencing/bmc: Secret fencing/bmc does not exist";
+    assert_eq!(lacking(&fixture), Some(format!("It can fence no node: {why}")));
+    // Broken fencing of one node of several was reported as fine.
+    for (count, expected) in [
+        (2, format!("It can fence 1 of 2 nodes, and not n ({why})")),
+        (6, format!("It can fence 1 of 6 nodes, and not a ({why}), b ({why}), c ({why}) and 2 more")),
+    ] {
+        let names = ["m", "n", "a", "b", "c", "d"];
+        let mut fixture = Fixture::new(&names[..count]);
+        fixture.device("bmc", |device| {
+            not_ready(device);
+            device["status"]["targets"] = json!([{ "node": "m", "power": "On" }]);
+        });
+        assert_eq!(lacking(&fixture), Some(expected));
+    }
 }

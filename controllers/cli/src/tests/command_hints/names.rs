@@ -113,7 +113,7 @@ fn bug_an_error_named_neither_the_role_nor_the_crds() {
     for (line, expected) in [
         (
             "confirm-down worker-b1 --reason r --confirm 'worker-b1 is off'",
-            "takes the ClusterRole pod-safety-confirm-down",
+            "takes the ClusterRole pod-safety-confirm-down (of a release of another name: RELEASE-pod-safety-confirm-down)",
         ),
         ("withdraw worker-b1 --reason r", "takes the ClusterRole pod-safety-confirm-down"),
         ("fence worker-b1 --reason r", "get nodes and their leases; list fencepolicies; create nodefences"),

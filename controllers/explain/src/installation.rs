@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// The release of the chart, where doctor found one.
+/// The release of the chart, where one was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Installation {
     release: String,
@@ -19,7 +19,19 @@ impl Default for Installation {
 }
 
 impl Installation {
+    /// The installation by the labels of its pods, or the names that the documentation uses.
+    #[must_use]
+    pub fn from_pods(pods: &[Value]) -> Self {
+        let read = |pod: &Value| {
+            let text = |pointer: &str| pod.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+            let release = text("/metadata/labels/app.kubernetes.io~1instance")?;
+            Some(Self { release, namespace: text("/metadata/namespace")?, is_new: false })
+        };
+        pods.iter().find_map(read).unwrap_or_default()
+    }
+
     /// The installation by the labels of these Deployments, which are all of pod-safety.
+    #[must_use]
     pub fn from_deployments(deployments: &[Value]) -> Self {
         let read = |one: &Value| {
             let labels = &one["metadata"]["labels"];
@@ -32,11 +44,13 @@ impl Installation {
     }
 
     /// The namespace of its pods.
+    #[must_use]
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
 
     /// The command that sets these values of the chart, to be run in a checkout of the repository.
+    #[must_use]
     pub fn helm_command(&self, values: &str) -> String {
         let Self { release, namespace, is_new } = self;
         let (verb, keeps) = match is_new {
@@ -68,5 +82,7 @@ mod tests {
             assert!(command.starts_with(prefix) && command.ends_with(" --set mode=replace"), "{command}");
         }
         assert!(Installation::default().helm_command("mode=guard").starts_with("helm upgrade pod-safety "));
+        let of_pods = Installation::from_pods(&[json!({}), deployment("")]).helm_command("mode=guard");
+        assert!(of_pods.starts_with("helm upgrade safety charts/pod-safety --namespace ops --reset"), "{of_pods}");
     }
 }
