@@ -33,6 +33,12 @@ pub async fn until<T, E: Display>(what: &str, probe: impl AsyncFnMut() -> Result
     eventually(what, PATIENCE, probe).await
 }
 
+/// The same for tests, which fail with the last observation when the time is up.
+#[expect(clippy::unwrap_used, reason = "a test has nothing else to do then")]
+pub async fn wait_until<T, E: Display>(what: &str, probe: impl AsyncFnMut() -> Result<T, E>) -> T {
+    until(what, probe).await.unwrap()
+}
+
 /// Calls `probe` until it returns a value, for at most `within`. An `Err` is an observation, not a failure: the last one is part of the
 /// message when the time is up. A probe that hangs is cancelled, too.
 pub async fn eventually<T, E: Display>(

@@ -17,7 +17,8 @@
 //! - [`Relay`]: a route to the API server that a test can block; [`AuditLog`]: the requests of one user
 //! - [`scenarios!`]: several scenarios on one control plane concurrently
 //! - [`Output`]: the result of a command such as kubectl
-//! - [`until`]: polls until a condition is true, and reports the last observation if it never is; [`PATIENCE`] is the limit for hangs
+//! - [`until`]: polls until a condition is true, and reports the last observation if it never is; [`wait_until`] fails the test then;
+//!   [`PATIENCE`] is the limit for hangs
 //! - [`objects`]: nodes, pods and leases, and how to create them with their status
 //! - [`kubelet`]: what a kubelet writes about its Lease and its pods
 //! - [`workloads`]: the controllers of pods, also of custom kinds; [`budgets`]: PodDisruptionBudgets, and evictions
@@ -79,7 +80,7 @@ pub use command::Output;
 pub use component::Component;
 pub use control_plane::{ControlPlane, Options};
 pub use error::Error;
-pub use eventually::{PATIENCE, check_that, eventually, until};
+pub use eventually::{PATIENCE, check_that, eventually, until, wait_until};
 pub use golden::compare_golden;
 pub use helm::{chart, helm, kube_score};
 pub use pod_safety::{Page, PodSafety, QUICK, SHORT_LEADER_LEASE, binary, manifests};

@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::port::Port;
-use crate::{ControlPlane, Error, Output, PATIENCE, Program, raw, until};
+use crate::{ControlPlane, Error, Options, Output, PATIENCE, Program, raw, until};
 
 /// Timing for fast tests: a quarantine of 3 s, and a released lease is taken immediately. A lease that was not released expires no sooner
 /// than by default: a busy machine must not cause a change of the leader.
@@ -43,6 +43,13 @@ pub struct Page {
 }
 
 impl ControlPlane {
+    /// Starts a control plane with the usual options and installs pod-safety on it; also returns the kubeconfig of its service account.
+    pub async fn with_pod_safety() -> Result<(Self, PathBuf), Error> {
+        let plane = Self::start(Options::default()).await?;
+        let kubeconfig = plane.install_pod_safety().await?;
+        Ok((plane, kubeconfig))
+    }
+
     /// Applies the output of `pod-safety manifests`, and nothing else, and returns the kubeconfig of its service account.
     pub async fn install_pod_safety(&self) -> Result<PathBuf, Error> {
         let manifests = manifests().await?;

@@ -215,16 +215,17 @@ impl Incident {
     /// The device's evidence removes the pod, and that ends the turn of lost-node and the request.
     async fn ends(&self, cluster: &Cluster) -> Result<()> {
         let requests = api(cluster.plane.admin(), "EvictionRequest", "evictionrequests");
-        until("the request reports that the pod is gone", async || {
+        // With the evidence its phase becomes Failed, and then it is deleted: either ends the request and the turn.
+        let ends = ["True/PodDeleted", "True/PodTerminal"];
+        until("the request reports that the pod ended", async || {
             let request = requests.get(REQUEST).await?;
-            Ok(check_that(evicted(&request) == "True/PodDeleted", request.data["status"].to_string()))
+            Ok(check_that(ends.contains(&evicted(&request).as_str()), request.data["status"].to_string()))
         })
         .await?;
         let eviction = Self::eviction(cluster, self.identity).await?.context("its Eviction is gone")?;
         let states = [LOST_NODE, MOVER, EVICTOR].map(|one| state(&eviction, one));
         ensure!(states == ["Completed", "Inactive", "Inactive"], "{}", eviction.data["status"]);
         let reported = message(&eviction, LOST_NODE);
-        // With the evidence its phase becomes Failed, and then it is deleted: the responder sees either.
         let ends = ["the pod ran to its end", "the pod does not exist any more"];
         ensure!(ends.contains(&reported), "{reported}");
         let name = self.lost.name();

@@ -72,6 +72,11 @@ impl Draws {
         self.chance.below(bound, "draws", "", self.next)
     }
 
+    /// One of `count` things, by its number.
+    pub fn index(&mut self, count: usize) -> usize {
+        usize::try_from(self.below(count as u64)).unwrap_or(0)
+    }
+
     /// True in `percent` of a hundred cases.
     pub fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
@@ -79,8 +84,7 @@ impl Draws {
 
     /// One of `choices`; `None` if there are none.
     pub fn choose<'a, T>(&mut self, choices: &'a [T]) -> Option<&'a T> {
-        let at = self.below(choices.len() as u64);
-        usize::try_from(at).ok().and_then(|at| choices.get(at))
+        choices.get(self.index(choices.len()))
     }
 }
 

@@ -120,9 +120,7 @@ fn sentence(contender: Contender, outcome: &Outcome) -> String {
     };
     let away = match outcome.presence.away(Duration::MAX) {
         None => "no pod was away".to_owned(),
-        Some(away) if away.goes_on => {
-            format!("{} is still away after {}", short(away.identity), spelled(away.lasted))
-        }
+        Some(away) if away.goes_on => format!("{} is still away after {}", short(away.identity), spelled(away.lasted)),
         Some(away) => format!("{} was away for {}", short(away.identity), spelled(away.lasted)),
     };
     let twice = outcome.presence.twice(Duration::MAX).map_or_else(

@@ -1,6 +1,5 @@
 //! The alerts, their runbooks and the dashboard are consistent with each other, and with the label values of the program. The suite
 //! `prometheus` tests them in a running Prometheus.
-#![expect(clippy::unwrap_used, reason = "files of the repository that cannot be read fail the test as they should")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;

@@ -1,6 +1,5 @@
 //! An API server that is down, slow, compacted, or sends objects that cannot be decoded.
 #![expect(clippy::disallowed_methods, reason = "tests drive a real cluster in real time")]
-#![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -8,7 +7,7 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::core::v1::Taint;
 use kube::Client;
 use pod_safety_control_plane::objects::{self, PodExt as _};
-use pod_safety_control_plane::{ControlPlane, Options, PodSafety, SHORT_LEADER_LEASE, check_that, observe, until};
+use pod_safety_control_plane::{ControlPlane, PodSafety, SHORT_LEADER_LEASE, check_that, observe, wait_until};
 
 const QUARANTINE: Duration = Duration::from_secs(3);
 
@@ -23,8 +22,7 @@ fn count_log_lines(pod_safety: &PodSafety, what: &str) -> usize {
 
 #[tokio::test]
 async fn the_controllers_wait_for_an_unavailable_api_server() {
-    let mut plane = ControlPlane::start(Options::default()).await.unwrap();
-    let kubeconfig = plane.install_pod_safety().await.unwrap();
+    let (mut plane, kubeconfig) = ControlPlane::with_pod_safety().await.unwrap();
     objects::create_node(&plane.admin(), &objects::node("worker")).await.unwrap();
     bound(&plane.admin(), "orphan-1", "vanished").await;
     let pod_safety = down_at_start(&mut plane, &kubeconfig).await;
@@ -35,7 +33,7 @@ async fn the_controllers_wait_for_an_unavailable_api_server() {
 async fn down_at_start(plane: &mut ControlPlane, kubeconfig: &Path) -> PodSafety {
     plane.stop_apiserver().unwrap();
     let mut pod_safety = plane.pod_safety("pod-safety", kubeconfig, SHORT_LEADER_LEASE).await.unwrap();
-    let page = until("it says what it waits for", async || {
+    let page = wait_until("it says what it waits for", async || {
         let page = pod_safety.get("/readyz").await.map_err(|error| format!("{error:?}"))?;
         let is_listed = |kind: &&str| {
             let line = page.body.lines().find(|line| line.starts_with(&format!("[-]{kind}: ")));
@@ -43,7 +41,7 @@ async fn down_at_start(plane: &mut ControlPlane, kubeconfig: &Path) -> PodSafety
         };
         if ["pods", "nodes", "leases"].iter().all(is_listed) { Ok(page) } else { Err(page.body) }
     });
-    assert_eq!(page.await.unwrap().code, 503);
+    assert_eq!(page.await.code, 503);
     // By now each watch has been retried many times.
     tokio::time::sleep(Duration::from_secs(6)).await;
     assert!(pod_safety.exited().unwrap().is_none(), "{}", pod_safety.log_text());
@@ -81,7 +79,7 @@ async fn hung_for_a_while(plane: &mut ControlPlane, pod_safety: &PodSafety) {
             pod_safety.metric("leader_election_master_status", &[]).await.map_err(|error| format!("{error:?}"))?;
         check_that(leads == 0.0, "it leads".to_owned())
     };
-    until("it steps down", stepped_down).await.unwrap();
+    wait_until("it steps down", stepped_down).await;
     tokio::time::sleep(Duration::from_secs(5)).await;
     let lines = count_log_lines(pod_safety, "cannot renew or take the lease") - before;
     assert!(lines <= 1, "{lines} lines of one outage: {}", pod_safety.log_text());
@@ -93,9 +91,8 @@ async fn hung_for_a_while(plane: &mut ControlPlane, pod_safety: &PodSafety) {
 
 #[tokio::test]
 async fn deletions_in_a_watch_gap_are_noticed() {
-    let mut plane = ControlPlane::start(Options::default()).await.unwrap();
+    let (mut plane, kubeconfig) = ControlPlane::with_pod_safety().await.unwrap();
     let api = plane.admin();
-    let kubeconfig = plane.install_pod_safety().await.unwrap();
     for node in ["stays", "goes"] {
         objects::create_node(&api, &objects::node(node)).await.unwrap();
         bound(&api, &format!("on-{node}"), node).await;
@@ -130,9 +127,8 @@ async fn deletions_in_a_watch_gap_are_noticed() {
 
 #[tokio::test]
 async fn an_undecodable_object_does_not_affect_others() {
-    let plane = ControlPlane::start(Options::default()).await.unwrap();
+    let (plane, kubeconfig) = ControlPlane::with_pod_safety().await.unwrap();
     let api = &plane.admin();
-    let kubeconfig = plane.install_pod_safety().await.unwrap();
     let mut node = objects::node("unreadable");
     let taint = Taint { key: "spoil-me".to_owned(), effect: "NoSchedule".to_owned(), ..Taint::default() };
     node.spec.get_or_insert_default().taints = Some(vec![taint]);
@@ -174,5 +170,5 @@ async fn an_undecodable_object_does_not_affect_others() {
         let unread = pod_safety.metric("pod_safety_cache_undecodable_objects", &[("resource", "nodes")]).await;
         check_that(unread.is_ok_and(|count| count == 0.0), "it still counts")
     };
-    until("the node counts no more", counted).await.unwrap();
+    wait_until("the node counts no more", counted).await;
 }

@@ -1,11 +1,10 @@
 //! PDBs that cannot be calculated: each has a condition, allows no disruption, and delays no other.
-#![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
 use kube::Client;
 use pod_safety_control_plane::budgets::{self, BudgetStatus};
 use pod_safety_control_plane::objects::{self, PodExt as _};
 use pod_safety_control_plane::workloads::{self, FLEET, HERD, Kind, PHANTOM, REPLICA_SET};
-use pod_safety_control_plane::{ControlPlane, Options, PodSafety, Relay, check_that, observe, until};
+use pod_safety_control_plane::{ControlPlane, Options, PodSafety, Relay, check_that, observe, wait_until};
 use serde_json::{Value, json};
 
 /// How often a valid PDB must follow its pods, whatever fails with the others.
@@ -49,12 +48,11 @@ async fn budget(api: &Client, namespace: &str, spec: Value) {
 }
 
 async fn until_status(api: &Client, namespace: &str, is_so: impl Fn(&BudgetStatus) -> bool) -> BudgetStatus {
-    until(&format!("the budget in {namespace} is as it should be"), async || {
+    wait_until(&format!("the budget in {namespace} is as it should be"), async || {
         let status = budgets::budget_status(api, namespace, "crowd").await.map_err(|error| format!("{error:?}"))?;
         if is_so(&status) { Ok(status) } else { Err(status.to_string()) }
     })
     .await
-    .unwrap()
 }
 
 async fn set_ready(api: &Client, namespace: &str, name: &str, ready: bool) {
@@ -162,7 +160,7 @@ async fn a_pdb_that_demands_too_much_allows_no_disruption(api: &Client, pod_safe
             holds,
         )
     };
-    until("it is said that it never allows", held).await.unwrap();
+    wait_until("it is said that it never allows", held).await;
 }
 
 async fn pods_without_a_scale_are_left_out(api: &Client) {
@@ -176,9 +174,10 @@ async fn pods_without_a_scale_are_left_out(api: &Client) {
 async fn the_valid_pdb_is_still_updated(api: &Client, relay: &Relay) {
     let mut beside = 0;
     for round in 0..ROUNDS {
-        until("the scale of a fleet is asked for in vain", async || check_that(relay.waiting() > 0, "nothing hangs"))
-            .await
-            .unwrap();
+        wait_until("the scale of a fleet is asked for in vain", async || {
+            check_that(relay.waiting() > 0, "nothing hangs")
+        })
+        .await;
         let hung = relay.held();
         let ready = round % 2 == 1;
         set_ready(api, "good", "pod-0", ready).await;

@@ -1,12 +1,11 @@
 //! Wrong input and the binary's answer: one line that names the flag, the value, and the allowed values.
-#![expect(clippy::unwrap_used, reason = "what several tests share may fail as loudly as they do")]
 
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use pod_safety_control_plane::{PATIENCE, Port, binary, check_that, manifests, tool, until};
+use pod_safety_control_plane::{PATIENCE, Port, binary, check_that, manifests, tool, wait_until};
 
 struct ExitOutput {
     code: Option<i32>,
@@ -24,9 +23,7 @@ async fn pod_safety(args: &[&str], env: &[(&str, &str)]) -> ExitOutput {
 
 /// Expects exit code `code` and one line on stderr that contains all of `expected`.
 async fn refuses(args: &[&str], env: &[(&str, &str)], code: i32, expected: &[&str]) {
-    let all: Vec<&str> = ["run"].iter().chain(args).copied().collect();
-    let ended = pod_safety(&all, env).await;
-    let ExitOutput { code: got, stdout, stderr } = ended;
+    let ExitOutput { code: got, stdout, stderr } = pod_safety(&[&["run"], args].concat(), env).await;
     assert_eq!(got, Some(code), "{args:?} {env:?}: {stderr}");
     assert_eq!(stdout, "", "{args:?}");
     assert_eq!(stderr.trim_end().lines().count(), 1, "{args:?} {env:?}: {stderr}");
@@ -96,11 +93,7 @@ async fn an_unusable_kubeconfig_is_reported() {
         std::fs::write(&path, text).unwrap();
         path.display().to_string()
     };
-    let good = file(
-        "good",
-        r#"{"clusters": [{"name": "a", "cluster": {"server": "https://127.0.0.1:1"}}], "users": [{"name": "a", "user": {}}],
-            "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}], "current-context": "a"}"#,
-    );
+    let good = unreachable_kubeconfig(folder.path());
     let missing = folder.path().join("missing").display().to_string();
     for path in [
         missing.clone(),
@@ -139,9 +132,7 @@ async fn an_address_in_use_is_reported() {
     let kubeconfig = unreachable_kubeconfig(folder.path());
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let flag = format!("--admin-address={}", taken.local_addr().unwrap());
-    let args = ["--kubeconfig", &*kubeconfig, &*flag];
-    let all: Vec<&str> = ["run"].iter().chain(&args).copied().collect();
-    let ended = pod_safety(&all, &[]).await;
+    let ended = pod_safety(&["run", "--kubeconfig", &kubeconfig, &flag], &[]).await;
     assert_eq!(ended.code, Some(1), "{}", ended.stderr);
     // Log lines may precede it.
     let last = ended.stderr.lines().last().unwrap_or_default();
@@ -159,12 +150,11 @@ async fn an_unwritable_log_does_not_end_the_process() {
     let mut command = tokio::process::Command::new(binary().await.unwrap());
     command.args(["run", "--kubeconfig", &kubeconfig, &format!("--admin-address={admin}")]);
     let mut child = command.stdin(Stdio::null()).stderr(full).kill_on_drop(true).spawn().unwrap();
-    until("it listens", async || {
+    wait_until("it listens", async || {
         let ended = child.try_wait().map_err(|error| error.to_string())?;
         check_that(ended.is_some() || tokio::net::TcpStream::connect(admin).await.is_ok(), String::new())
     })
-    .await
-    .unwrap();
+    .await;
     // By now it has logged a line for each list that is not answered.
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert_eq!(child.try_wait().unwrap(), None);
@@ -253,15 +243,8 @@ async fn accepts_the_kcm_flags_of_these_controllers_and_of_the_client() {
 #[tokio::test]
 async fn ignored_flags_are_logged_once_and_an_api_server_address_is_accepted() {
     let args = ["run", "--kube-api-qps=50", "--node-monitor-period=5s", "--admin-address=127.0.0.1:0"];
-    let log_lines = |args: &[&str]| {
-        let args: Vec<String> = args.iter().map(|&arg| arg.to_owned()).collect();
-        async move {
-            let args: Vec<&str> = args.iter().map(String::as_str).collect();
-            pod_safety(&args, &[]).await.stderr
-        }
-    };
     // Without a cluster it exits after it has logged that.
-    let stderr = log_lines(&args).await;
+    let stderr = pod_safety(&args, &[]).await.stderr;
     for flag in ["--kube-api-qps", "--node-monitor-period"] {
         assert_eq!(stderr.matches(flag).count(), 1, "{stderr}");
     }
@@ -270,7 +253,7 @@ async fn ignored_flags_are_logged_once_and_an_api_server_address_is_accepted() {
     let cluster = r#"{"apiVersion":"v1","kind":"Config","current-context":"c","clusters":[{"name":"c","cluster":{"server":"http://127.0.0.1:1"}}],"contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],"users":[{"name":"u","user":{}}]}"#;
     std::fs::write(config.path(), cluster).unwrap();
     let kubeconfig = format!("--kubeconfig={}", config.path().display());
-    let stderr = log_lines(&["run", &kubeconfig, "--master=10.0.0.1"]).await;
+    let stderr = pod_safety(&["run", &kubeconfig, "--master=10.0.0.1"], &[]).await.stderr;
     assert!(stderr.contains("'--master <URL>'") && stderr.contains("10.0.0.1"), "{stderr}");
 }
 

@@ -1,5 +1,4 @@
 //! The chart in a real cluster: installed with Helm, run like its Deployment, upgraded, rolled back, uninstalled.
-#![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -8,7 +7,7 @@ use kube::Client;
 use kube::client::Body;
 use pod_safety_control_plane::objects::{self, PodExt as _};
 use pod_safety_control_plane::{
-    AuditLog, ControlPlane, Options, PodSafety, budgets, chart, check_that, observe, until,
+    AuditLog, ControlPlane, Options, PodSafety, budgets, chart, check_that, observe, wait_until,
 };
 use serde_json::{Value, json};
 
@@ -119,7 +118,7 @@ async fn in_guard_mode_it_acts_where_others_are_denied(plane: &ControlPlane, aud
     plane.kubectl(&role).await.unwrap().text().unwrap();
     let editor = ["create", "clusterrolebinding", "dev", "--clusterrole=dev", "--user=dev"];
     plane.kubectl(&editor).await.unwrap().text().unwrap();
-    until("nobody else may remove it", async || {
+    wait_until("nobody else may remove it", async || {
         // A dry run, because policies take effect a moment after they were written.
         let force = ["delete", "pod", "orphan", "--force", "--grace-period=0", "--dry-run=server", "--as=dev"];
         let answer = plane.kubectl(&force).await.map_err(|error| error.to_string())?;
@@ -128,8 +127,7 @@ async fn in_guard_mode_it_acts_where_others_are_denied(plane: &ControlPlane, aud
             format!("{answer:?}"),
         )
     })
-    .await
-    .unwrap();
+    .await;
     let mut pod_safety = start(plane, "guard", kubeconfig).await;
     pod_safety.is_leader().await.unwrap();
     observe::remaining_pod(&plane.admin(), "default", &[]).await.unwrap();
@@ -147,13 +145,12 @@ async fn in_replace_mode_it_calculates_pdbs(plane: &ControlPlane, audit: &AuditL
     pod_safety.is_leader().await.unwrap();
     let spec = json!({ "maxUnavailable": 1, "selector": { "matchLabels": { "app": "none" } } });
     budgets::put(&plane.admin(), "default", "none", &spec).await.unwrap();
-    until("the budget is calculated", async || {
+    wait_until("the budget is calculated", async || {
         let status =
             budgets::budget_status(&plane.admin(), "default", "none").await.map_err(|error| error.to_string())?;
         check_that(status.observed == status.generation && status.generation > 0, status.to_string())
     })
-    .await
-    .unwrap();
+    .await;
     pod_safety.terminate().await.unwrap();
     assert!(refused(audit).is_empty(), "{:?}", refused(audit));
 }
@@ -164,12 +161,11 @@ async fn in_observe_mode_it_writes_nothing(plane: &ControlPlane, audit: &AuditLo
     let mut pod_safety = start(plane, "observe", kubeconfig).await;
     let orphan = objects::pod("default", "orphan").on_node("vanished").with_phase("Running");
     objects::create_pod(&plane.admin(), &orphan).await.unwrap();
-    until("it says what it would do", async || {
+    wait_until("it says what it would do", async || {
         let records = pod_safety.records("orphan").await.map_err(|error| error.to_string())?;
         check_that(records.iter().any(|record| record["action"] == "WouldDelete"), format!("{records:?}"))
     })
-    .await
-    .unwrap();
+    .await;
     pod_safety.terminate().await.unwrap();
     let entries = audit.entries().unwrap().split_off(before);
     let more: Vec<_> =
@@ -222,12 +218,11 @@ async fn bug_a_role_came_back_after_the_uninstall_and_the_next_install_was_refus
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     let _kcm = plane.kube_controller_manager("clusterrole-aggregation-controller", &[]).await.unwrap();
     let aggregates = async |added: bool| {
-        until("kube-controller-manager aggregates", async || {
+        wait_until("kube-controller-manager aggregates", async || {
             let view = get(&plane, &["clusterrole", "view"]).await["rules"].to_string();
             check_that(view.contains("pod-safety.dev") == added, view)
         })
-        .await
-        .unwrap();
+        .await;
     };
     for _ in 0..3 {
         upgrade(&plane, "crds.enabled=false").await;
@@ -290,7 +285,7 @@ async fn attack_a_tenant_floods_another_priority_level_than_that_of_pod_safety()
     }
     let [pod_safety, agent, tenant] = &api[..] else { panic!("three accounts") };
     let leases = |namespace: &str| format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/x");
-    until("each has a level of its own", async || {
+    wait_until("each has a level of its own", async || {
         let levels = [
             level(pod_safety, "/api/v1/pods?limit=1").await,
             level(pod_safety, &leases("kube-system")).await,
@@ -299,8 +294,7 @@ async fn attack_a_tenant_floods_another_priority_level_than_that_of_pod_safety()
         ];
         check_that(levels.iter().collect::<BTreeSet<_>>().len() == levels.len(), format!("{levels:?}"))
     })
-    .await
-    .unwrap();
+    .await;
     let foreign = leases("tenant");
     assert_eq!(level(agent, &foreign).await, level(tenant, &foreign).await, "only its own Leases have a level");
 }

@@ -2,7 +2,6 @@
 //!
 //! `POD_SAFETY_WRITE_RENDERS=1` writes the rendered objects to `golden/chart`, and the table of values (`texts`) to the chart's
 //! `README.md`: review the difference before you commit it.
-#![expect(clippy::panic, clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
 mod texts;
 

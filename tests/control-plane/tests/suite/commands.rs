@@ -1,5 +1,4 @@
 //! Commands as typed by users, with their expected exit codes.
-#![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
 use std::path::Path;
 

@@ -3,7 +3,6 @@
 //! have the listed values. In between, pod-safety never allows more evictions than before the step or after it. `script` has the
 //! history.
 #![expect(clippy::disallowed_methods, reason = "tests drive a real cluster in real time")]
-#![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
 mod budgets;
 mod script;
@@ -69,20 +68,15 @@ fn differences() -> Vec<Difference> {
     all.extend(of_a_successor());
     all.extend(UNSCALED.iter().flat_map(|(namespace, resource)| of_an_unscaled_pod(namespace, resource)));
     all.extend(of_a_vanished_controller());
-    all.push(at(
-        ("phantom", "a budget that asks for it"),
-        UNSCALED_MESSAGE,
-        &["phantom/ghost"],
-        &[&phantom("no matches for kind \"Phantom\" in version \"phantom.example.com/v1\"")],
-        &[&phantom("the controller of pod g-0: there is no kind Phantom in phantom.example.com/v1; it is retried")],
-    ));
-    all.push(at(
-        ("phantom", "an eviction"),
-        UNSCALED_MESSAGE,
-        &["phantom/ghost"],
-        &[&phantom("no matches for kind \"Phantom\" in version \"phantom.example.com/v1\"")],
-        &[&phantom("the controller of pod g-0: there is no kind Phantom in phantom.example.com/v1; it is retried")],
-    ));
+    all.extend(["a budget that asks for it", "an eviction"].map(|step| {
+        at(
+            ("phantom", step),
+            UNSCALED_MESSAGE,
+            &["phantom/ghost"],
+            &[&phantom("no matches for kind \"Phantom\" in version \"phantom.example.com/v1\"")],
+            &[&phantom("the controller of pod g-0: there is no kind Phantom in phantom.example.com/v1; it is retried")],
+        )
+    }));
     all
 }
 

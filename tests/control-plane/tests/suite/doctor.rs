@@ -1,8 +1,7 @@
 //! `pod-safety doctor` and `run` on the real API server: without the default controllers of kube-controller-manager, and with an account that
 //! the admission policies deny.
-#![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
-use pod_safety_control_plane::{ControlPlane, Options, budgets, check_that, objects, until};
+use pod_safety_control_plane::{ControlPlane, budgets, check_that, objects, wait_until};
 use serde_json::{Value, json};
 
 use crate::commands::{apply, run};
@@ -11,14 +10,12 @@ const ACCOUNT: &str = "system:serviceaccount:pod-safety:pod-safety";
 
 /// A control plane with the manifests, whose kinds are served.
 async fn installed() -> ControlPlane {
-    let plane = ControlPlane::start(Options::default()).await.unwrap();
-    plane.install_pod_safety().await.unwrap();
-    until("the kinds are there", async || {
+    let (plane, _) = ControlPlane::with_pod_safety().await.unwrap();
+    wait_until("the kinds are there", async || {
         let output = run(&plane, &plane.admin_kubeconfig(), &["status", "--exit-zero"]).await;
         check_that(output.status.success(), output.stderr)
     })
-    .await
-    .unwrap();
+    .await;
     plane
 }
 
@@ -32,12 +29,11 @@ async fn findings(plane: &ControlPlane, check: &str) -> Vec<(String, String)> {
 }
 
 async fn until_finding(plane: &ControlPlane, check: &str, health: &str, expected: &str) {
-    until(&format!("{check} is {health} and says {expected}"), async || {
+    wait_until(&format!("{check} is {health} and says {expected}"), async || {
         let all = findings(plane, check).await;
         check_that(all.iter().any(|(is, what)| is == health && what.contains(expected)), format!("{all:?}"))
     })
-    .await
-    .unwrap();
+    .await;
 }
 
 async fn kubectl(plane: &ControlPlane, args: &[&str]) -> String {
@@ -91,13 +87,12 @@ async fn bug_an_account_denied_by_the_policies_led_and_wrote_nothing() {
 
     let impersonates = format!("--as={ACCOUNT}");
     let mut pod_safety = plane.leading_pod_safety(&admin, [impersonates.as_str()]).await.unwrap();
-    until("the FencePolicy has a status", async || {
+    wait_until("the FencePolicy has a status", async || {
         let observed = ["get", "fencepolicy", "all", "-o", "jsonpath={.status.observedGeneration}"];
         let observed = kubectl(&plane, &observed).await;
         check_that(observed == "1", observed)
     })
-    .await
-    .unwrap();
+    .await;
     until_finding(&plane, "ServiceAccount", "Fine", ACCOUNT).await;
     until_finding(&plane, "RBAC", "Fine", ACCOUNT).await;
     pod_safety.terminate().await.unwrap();
@@ -110,14 +105,13 @@ async fn bug_an_account_denied_by_the_policies_led_and_wrote_nothing() {
     let manifests = run(&plane, &admin, &["manifests"]).await.stdout;
     plane.kubectl_with(&["apply", "-f", "-"], &manifests).await.unwrap().text().unwrap();
     until_finding(&plane, "ServiceAccount", "Problem", &expected).await;
-    until("the policy is in force", async || {
+    wait_until("the policy is in force", async || {
         let status = json!({ "status": { "observedGeneration": 7, "nodes": 0, "conditions": [] } }).to_string();
         let patch = ["patch", "fencepolicy", "all", "--subresource=status", "--type=merge", "-p", &status];
         let output = plane.kubectl(&patch).await.unwrap();
         check_that(output.stderr.contains("pod-safety-fence"), format!("{output:?}"))
     })
-    .await
-    .unwrap();
+    .await;
     let without_rights =
         run(&plane, &admin, &["devices", "test", "pod-safety/bmc", "--timeout=5s", "-o", "json"]).await;
     assert_eq!(without_rights.status.code(), Some(5), "{without_rights:?}");

@@ -1,10 +1,9 @@
 //! The documentation works when copied: every YAML block is applied with the real kubectl and API server, and every command of kubectl, helm
 //! and curl is run.
-#![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
 mod typed;
 
-use pod_safety_control_plane::{ControlPlane, Options, until};
+use pod_safety_control_plane::{ControlPlane, wait_until};
 use pod_safety_locks::documents::blocks;
 use serde_json::Value;
 
@@ -16,8 +15,7 @@ async fn bug_every_yaml_block_of_the_documentation_can_be_applied() {
     let mut blocks = blocks().unwrap();
     blocks.retain(|block| block.is_yaml() && !block.before.starts_with(NOT_APPLIED));
     assert!(blocks.len() > 5, "the documentation has blocks");
-    let plane = ControlPlane::start(Options::default()).await.unwrap();
-    plane.install_pod_safety().await.unwrap();
+    let (plane, _) = ControlPlane::with_pod_safety().await.unwrap();
     for block in &blocks {
         for document in serde_saphyr::from_multiple::<Value>(&block.text).unwrap() {
             if let Some(namespace) = document["metadata"]["namespace"].as_str() {
@@ -25,7 +23,7 @@ async fn bug_every_yaml_block_of_the_documentation_can_be_applied() {
             }
         }
         // The API server serves a new kind a moment later.
-        until(&block.place(), async || refusal(&plane, &block.text).await.map_or(Ok(()), Err)).await.unwrap();
+        wait_until(&block.place(), async || refusal(&plane, &block.text).await.map_or(Ok(()), Err)).await;
     }
     // In YAML 1.1 `off` is a boolean, and kubectl reads it so: this check must detect that.
     let old = "apiVersion: pod-safety.dev/v1alpha1\nkind: FenceDevice\nmetadata: { namespace: pod-safety, name: bmc }\n\

@@ -1,6 +1,5 @@
 //! `pod-safety drain` and `pod-safety explain pdb` against the real API server: kube-controller-manager runs the StatefulSet and disruption
 //! controllers, this program acts as the kubelets.
-#![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 #![expect(clippy::disallowed_methods, reason = "it plays the kubelets, and whoever sets up the cluster")]
 
 mod beside_kubectl;
@@ -15,7 +14,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Node, Pod, PodStatus};
 use kube::api::{Api, DeleteParams, ListParams, Preconditions};
 use pod_safety_control_plane::objects::{self, NodeExt as _, PodExt as _};
-use pod_safety_control_plane::{ControlPlane, Options, Output, check_that, until};
+use pod_safety_control_plane::{ControlPlane, Options, Output, check_that, wait_until};
 use serde_json::{Value, json};
 
 use crate::commands::{apply, ends_with};
@@ -119,7 +118,7 @@ fn is_ready(pod: &Pod) -> bool {
 
 /// Waits until the PDB allows this many disruptions.
 async fn allows(plane: &ControlPlane, name: &str, expected: i64) {
-    until(&format!("{name} allows {expected}"), async || {
+    wait_until(&format!("{name} allows {expected}"), async || {
         let object = plane.find("pdb", NS, name).await.map_err(|error| error.to_string())?;
         let object = object.ok_or("there is none")?;
         let status = &object["status"];
@@ -130,8 +129,7 @@ async fn allows(plane: &ControlPlane, name: &str, expected: i64) {
             status.to_string(),
         )
     })
-    .await
-    .unwrap();
+    .await;
 }
 
 fn rows(plan: &Value) -> BTreeMap<String, (String, String)> {
@@ -178,9 +176,7 @@ async fn scenario(plane: &ControlPlane, kubelets: &Kubelets) {
     plane.kubectl(&["taint", "node", "b", "node.kubernetes.io/not-ready-"]).await.unwrap().text().unwrap();
     let naked = objects::pod(NS, "naked").on_node("a").with_grace(5).with_phase("Running");
     objects::create_pod(&plane.admin(), &naked).await.unwrap();
-    until("all pods are ready on a", async || check_that(on_node(plane, "a").await.len() == 7, "not yet"))
-        .await
-        .unwrap();
+    wait_until("all pods are ready on a", async || check_that(on_node(plane, "a").await.len() == 7, "not yet")).await;
 
     explained(plane).await;
     planned(plane).await;

@@ -1,6 +1,5 @@
 //! Evictions through the real API server, with pod-safety's disruption controller: the allowed evictions never exceed a PDB.
 #![expect(clippy::disallowed_methods, reason = "tests drive a real cluster in real time")]
-#![expect(clippy::unwrap_used, clippy::panic, reason = "scenarios may fail as loudly as the test that runs them")]
 
 mod crowd;
 
@@ -15,7 +14,7 @@ use kube::Client;
 use pod_safety_control_plane::budgets::{self, Answer};
 use pod_safety_control_plane::objects::{self, PodExt as _};
 use pod_safety_control_plane::workloads::{self, FLEET, REPLICA_SET};
-use pod_safety_control_plane::{ControlPlane, Options, check_that, observe, scenarios, until};
+use pod_safety_control_plane::{ControlPlane, Options, check_that, observe, scenarios, wait_until};
 use serde_json::{Value, json};
 
 const CLIENTS: usize = 20;
@@ -58,12 +57,11 @@ async fn evict(api: &Client, namespace: &str, pod: &str) -> Answer {
 
 /// Waits until the PDB allows this many evictions.
 async fn until_allowed(api: &Client, namespace: &str, allowed: i32) {
-    until(&format!("{namespace} allows {allowed}"), async || {
+    wait_until(&format!("{namespace} allows {allowed}"), async || {
         let status = budgets::budget_status(api, namespace, "crowd").await.map_err(|error| format!("{error:?}"))?;
         check_that(status.allowed == allowed && status.observed == status.generation, status.to_string())
     })
-    .await
-    .unwrap();
+    .await;
 }
 
 /// Runs `others`, which never end, until `work` is done.
@@ -119,12 +117,11 @@ impl<'a> Evictors<'a> {
 
 /// Waits until the watch has observed the deletion of each of them.
 async fn witness_saw_all(witness: &HealthWatch<'_>, evicted: &[String]) {
-    until("the witness has heard of all evictions", async || {
+    wait_until("the witness has heard of all evictions", async || {
         let unheard: Vec<_> = evicted.iter().filter(|name| !witness.saw_deletion(name)).collect();
         check_that(unheard.is_empty(), format!("not of {unheard:?}"))
     })
-    .await
-    .unwrap();
+    .await;
 }
 
 async fn twenty_clients_never_exceed_one_budget(api: &Client) {
@@ -162,12 +159,11 @@ async fn unhealthy_pods_are_evicted_by_unhealthy_pod_eviction_policy(api: &Clien
         crowd.set_ready(broken, false).await;
     }
     let healthy = async |expected: i32| {
-        until(&format!("{expected} are healthy"), async || {
+        wait_until(&format!("{expected} are healthy"), async || {
             let status = budgets::budget_status(api, "broken", "crowd").await.map_err(|error| format!("{error:?}"))?;
             check_that(status.healthy == expected, status.to_string())
         })
-        .await
-        .unwrap();
+        .await;
     };
     healthy(2).await;
 
@@ -186,7 +182,7 @@ async fn unhealthy_pods_are_evicted_by_unhealthy_pod_eviction_policy(api: &Clien
         let status = budgets::budget_status(api, "broken", "crowd").await.map_err(|error| format!("{error:?}"))?;
         check_that((status.healthy, status.desired) == (2, 4), status.to_string())
     };
-    until("four are wanted and two are healthy", policy).await.unwrap();
+    wait_until("four are wanted and two are healthy", policy).await;
     assert_eq!(evict(api, "broken", "pod-2").await.code, 429, "a healthy one");
     assert_eq!(evict(api, "broken", "pod-1").await.code, 201, "a broken one");
 }
@@ -222,7 +218,7 @@ async fn pdb_changes_during_evictions_are_respected(api: &Client) {
     let more = async |count: usize| {
         let enough = evictors.evicted_count() + count;
         let done = async || check_that(evictors.evicted_count() >= enough, format!("{:?}", evictors.answers.borrow()));
-        until("more are evicted", done).await.unwrap();
+        wait_until("more are evicted", done).await;
     };
     // Evictions in progress may still use the old state: one for each client.
     let since = async || {
@@ -232,7 +228,7 @@ async fn pdb_changes_during_evictions_are_respected(api: &Client) {
             let all = before.iter().all(|(number, answers)| now[number] > *answers);
             check_that(all && now.len() == CLIENTS / 2, format!("{now:?}"))
         };
-        until("those on their way are answered", later).await.unwrap();
+        wait_until("those on their way are answered", later).await;
         evictors.evicted_count()
     };
     let under = async |from: usize| {
@@ -297,7 +293,7 @@ async fn a_condition_of_a_pod_that_does_not_end_is_taken_back(api: &Client) {
         let (condition_now, _) = condition("lives-on").await;
         check_that(condition_now.status == "False", format!("{condition_now:?}"))
     };
-    until("the condition is False", taken_back).await.unwrap();
+    wait_until("the condition is False", taken_back).await;
     // The API server's times have no fractions, and this time is measured from the observation.
     assert!(began.elapsed() >= STALE_AFTER - Duration::from_secs(1), "{:?}", began.elapsed());
     let (condition_now, generation) = condition("lives-on").await;

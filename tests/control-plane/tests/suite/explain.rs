@@ -1,7 +1,6 @@
 //! `pod-safety explain pdb` and `pod-safety drain` where something blocks: each cause of blocking as the real API server answers it, also
 //! for pods of a custom resource, and drains that end before they are done. kube-controller-manager calculates the PDBs; there are no
 //! kubelets, so deleted pods do not terminate.
-#![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
 use std::process::Stdio;
 
@@ -10,7 +9,7 @@ use kube::Api;
 use pod_safety_control_plane::budgets::{self, BudgetStatus};
 use pod_safety_control_plane::objects::{self, PodExt as _};
 use pod_safety_control_plane::workloads::{self, FLEET, PHANTOM, STATEFUL_SET};
-use pod_safety_control_plane::{ControlPlane, Implementation, Options, PATIENCE, binary, check_that, until};
+use pod_safety_control_plane::{ControlPlane, Implementation, Options, PATIENCE, binary, check_that, wait_until};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
@@ -95,12 +94,11 @@ async fn calculated(plane: &ControlPlane) {
 }
 
 async fn until_explains(plane: &ControlPlane, name: &str, is_so: impl Fn(&BudgetStatus) -> bool) {
-    until(&format!("{name} is calculated"), async || {
+    wait_until(&format!("{name} is calculated"), async || {
         let status = budgets::budget_status(&plane.admin(), NS, name).await.map_err(|error| error.to_string())?;
         check_that(is_so(&status), status.to_string())
     })
-    .await
-    .unwrap();
+    .await;
 }
 
 #[tokio::test]
@@ -233,11 +231,11 @@ async fn missing_rights_are_reported_as_unknown(plane: &ControlPlane) {
         plane.kubectl(args).await.unwrap().text().unwrap();
     }
     let why = "asking for the scale of Fleet never: the API server answered 403 Forbidden";
-    let explained = until("the reader may read", async || {
+    let explained = wait_until("the reader may read", async || {
         let output = run(plane, &reader, &["explain", "pdb", "-n", NS, "never", "-o", "json"]).await;
         serde_json::from_str::<Value>(&output.stdout).map_err(|_| output.stderr)
-    });
-    let explained = explained.await.unwrap();
+    })
+    .await;
     assert_eq!((&explained["verdict"], &explained["ceiling"]), (&json!("NoneNow"), &Value::Null));
     assert!(explained["notes"][0].as_str().unwrap().contains(why), "{explained:#}");
     let table = run(plane, &reader, &["explain", "pdb", "--exit-zero"]).await.text().unwrap();
@@ -315,9 +313,10 @@ async fn ctrl_c_prints_what_continues(plane: &ControlPlane) {
     let kubeconfig = plane.admin_kubeconfig();
     let args = ["drain", "soon", "--apply", "--kubeconfig", kubeconfig.to_str().unwrap()];
     let mut drain = plane.program("drain", &binary().await.unwrap(), args, &[]).unwrap();
-    until("it waits for the budget", async || check_that(drain.log_text().contains("soon-0 waits"), drain.log_text()))
-        .await
-        .unwrap();
+    wait_until("it waits for the budget", async || {
+        check_that(drain.log_text().contains("soon-0 waits"), drain.log_text())
+    })
+    .await;
     let ended = drain.interrupt().await.unwrap();
     let log = drain.log_text();
     assert_eq!(ended.code(), Some(1), "{log}");

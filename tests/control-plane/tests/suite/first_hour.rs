@@ -2,12 +2,11 @@
 //! beside the real scheduler, and pod-safety with the values of the page's `helm install`. Both are read from the page. An ordinary pod
 //! must be scheduled, a PodDisruptionBudget must get a status, and `doctor` must list the controllers correctly.
 #![expect(clippy::disallowed_methods, reason = "tests drive a real cluster in real time")]
-#![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
 use std::time::Duration;
 
 use pod_safety_control_plane::objects::{self, PodExt as _};
-use pod_safety_control_plane::{Component, ControlPlane, Options, PodSafety, check_that, until};
+use pod_safety_control_plane::{Component, ControlPlane, Options, PodSafety, check_that, wait_until};
 use pod_safety_locks::documents::{commands, split_words};
 use pod_safety_locks::repository;
 use serde_json::{Value, json};
@@ -97,12 +96,11 @@ impl Cluster {
     }
 
     async fn it_is_scheduled(&self) {
-        until("the pod has a node", async || {
+        wait_until("the pod has a node", async || {
             let pod = self.get(&["pod", "web"]).await;
             check_that(pod["spec"]["nodeName"].is_string(), pod["status"].to_string())
         })
-        .await
-        .unwrap();
+        .await;
     }
 
     async fn get(&self, what: &[&str]) -> Value {
@@ -115,12 +113,11 @@ impl Cluster {
             "metadata": { "namespace": "default", "name": "web" },
             "spec": { "minAvailable": 1, "selector": { "matchLabels": { "app": "web" } } } });
         apply(&self.plane, &budget).await;
-        until("the PodDisruptionBudget has a status", async || {
+        wait_until("the PodDisruptionBudget has a status", async || {
             let status = self.get(&["pdb", "web"]).await["status"].clone();
             check_that(status["observedGeneration"] == 1 && status["desiredHealthy"] == 1, status.to_string())
         })
-        .await
-        .unwrap();
+        .await;
     }
 
     /// Doctor's message about the controllers of both processes, as `health: sentence`.

@@ -3,7 +3,6 @@
 //!
 //! Each view is converted to the same terms with their counts: the reasons why pods or nodes wait, the states of fence devices, whether a
 //! process leads. A view without the data states that, and shows nothing green.
-#![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
 mod budgets;
 mod views;
@@ -12,7 +11,7 @@ use std::collections::BTreeMap;
 
 use pod_safety_control_plane::objects::{self, NodeExt as _};
 use pod_safety_control_plane::rigs::Rigs;
-use pod_safety_control_plane::{ControlPlane, Options, PodSafety, check_that as so, observe, until};
+use pod_safety_control_plane::{ControlPlane, PodSafety, check_that as so, observe, wait_until};
 use serde_json::json;
 
 use crate::commands::{apply, run};
@@ -50,21 +49,19 @@ impl Fixture {
         let tab = self.browser.open(&link).await;
         let Self { plane, prometheus, browser } = self;
         let browser = tokio::sync::Mutex::new(browser);
-        until(&format!("the five views agree {what}"), async || {
+        wait_until(&format!("the five views agree {what}"), async || {
             let sight = ViewsRead::read(plane, prometheus, &mut **browser.lock().await, &tab).await?;
             let observed: BTreeMap<_, _> = expected.keys().map(|fact| (*fact, sight.views_of(*fact))).collect();
             so(observed == expected, format!("they say {observed:#?}\n{}", sight.to_text()))
         })
-        .await
-        .unwrap();
+        .await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn explain_ui_doctor_dashboard_and_alerts_agree_on_one_cluster() {
     let rigs = Rigs::new().await.unwrap();
-    let plane = ControlPlane::start(Options::default()).await.unwrap();
-    let kubeconfig = plane.install_pod_safety().await.unwrap();
+    let (plane, kubeconfig) = ControlPlane::with_pod_safety().await.unwrap();
     let prometheus = Prometheus::start(&plane).await;
     plane.namespace(NS).await.unwrap();
     let kubelets = Kubelets::start(&plane.admin()).await;
@@ -83,12 +80,11 @@ async fn three_nodes_are_lost_with_a_pod_each(plane: &ControlPlane, kubelets: &K
     kubelets.stop_reporting(&LOST);
     for node in LOST {
         // As written by node-lifecycle. A kubelet's last write may come before it.
-        until("the node is marked", async || {
+        wait_until("the node is marked", async || {
             let status = objects::node(node).with_ready("Unknown").status.unwrap_or_default();
             objects::set_node_status(&plane.admin(), node, &status).await.map_err(|error| error.to_string())
         })
-        .await
-        .unwrap();
+        .await;
     }
     for pod in PODS {
         plane.kubectl(&["delete", "pod", "-n", NS, pod, "--wait=false"]).await.unwrap().text().unwrap();
@@ -148,12 +144,11 @@ async fn with_a_leader_all_views_agree(fixture: &mut Fixture, kubeconfig: &std::
     pod_safety.is_leader().await.unwrap();
     let pod_safety = [pod_safety];
     fixture.prometheus.scrapes_and(&pod_safety, Vec::new()).await;
-    until("the pod of the node that was switched off is released", async || {
+    wait_until("the pod of the node that was switched off is released", async || {
         let pod = observe::find_pod(&fixture.plane.admin(), NS, PODS[2]).await;
         so(matches!(pod, Ok(None)), format!("{pod:?}"))
     })
-    .await
-    .unwrap();
+    .await;
     let all = ["explain", "status", "ui", "dashboard"];
     let waits = word_counts(&[("AwaitingOperator", 1)]);
     let nodes = word_counts(&[("AwaitingOperator", 1), ("MachinePoweredOff", 1)]);
@@ -187,12 +182,11 @@ async fn a_reader_without_rights_sees_nothing_green(fixture: &mut Fixture) {
     let (_ui, link) = ui(&anna).await;
     let tab = fixture.browser.open(&link).await;
     let browser = tokio::sync::Mutex::new(&mut fixture.browser);
-    until("the page of who may read nothing says that nothing is known", async || {
+    wait_until("the page of who may read nothing says that nothing is known", async || {
         let mut browser = browser.lock().await;
         let text = browser.text(&tab).await;
         so(text.contains("It is not known whether something needs a person"), text)
     })
-    .await
-    .unwrap();
+    .await;
     assert_eq!(browser.into_inner().evaluate(&tab, views::GREEN).await, json!(0), "nothing is green");
 }

@@ -1,6 +1,5 @@
 //! Tests of the harness itself: the properties that the other suites rely on.
 #![expect(clippy::disallowed_methods, reason = "tests drive a real cluster in real time")]
-#![expect(clippy::panic, clippy::unwrap_used, reason = "what several tests share may fail as loudly as they do")]
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -10,7 +9,7 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{DeleteParams, ListParams, PostParams, WatchParams};
 use kube::{Api, Client};
 use pod_safety_control_plane::objects::{self, NodeExt as _, PodExt as _};
-use pod_safety_control_plane::{ControlPlane, Error, Options, check_that, tool, until};
+use pod_safety_control_plane::{ControlPlane, Error, Options, check_that, tool, wait_until};
 
 async fn start() -> Result<ControlPlane, Error> {
     ControlPlane::start(Options::default()).await
@@ -115,15 +114,15 @@ async fn a_killed_test_process_leaves_no_process() {
         .kill_on_drop(true)
         .spawn()
         .unwrap();
-    let folder = until("the victim has started", async || {
+    let folder = wait_until("the victim has started", async || {
         let folder = std::fs::read_to_string(note.path()).unwrap();
         if folder.is_empty() { Err("no note") } else { Ok(PathBuf::from(folder)) }
-    });
-    let folder = folder.await.unwrap();
+    })
+    .await;
     assert_eq!(programs_in(&folder).len(), 2);
     victim.kill().await.unwrap();
     let gone = async || check_that(programs_in(&folder).is_empty(), format!("{:?}", programs_in(&folder)));
-    until("its programs are gone", gone).await.unwrap();
+    wait_until("its programs are gone", gone).await;
     std::fs::remove_dir_all(folder).unwrap();
 }
 
@@ -140,7 +139,7 @@ async fn programs_end_on_signal_and_errors_show_the_end_of_the_log() {
     let mut parent = plane.program("parent", shell, ["-c", "sleep 4713 & exit 0"], &[]).unwrap();
     assert!(parent.wait_exit().await.unwrap().success());
     let gone = async || check_that(programs_in(&folder_of(&plane)).len() == 2, "still sleeping");
-    until("the grandchild is gone", gone).await.unwrap();
+    wait_until("the grandchild is gone", gone).await;
 
     let mut polite = plane.program("polite", Path::new("/bin/sleep"), ["4714"], &[]).unwrap();
     assert!(!polite.terminate().await.unwrap().success());
@@ -210,7 +209,7 @@ async fn a_service_account_has_no_rights_until_it_is_given_some() {
     ] {
         plane.kubectl(&grant).await.unwrap().text().unwrap();
     }
-    until("the role is in force", async || pods(&client, "default").list(&ListParams::default()).await).await.unwrap();
+    wait_until("the role is in force", async || pods(&client, "default").list(&ListParams::default()).await).await;
     let create = pods(&client, "default").create(&PostParams::default(), &objects::pod("default", "p")).await;
     assert_eq!(code(create), 403);
     // A second call for the same account finds it existing.
@@ -290,7 +289,7 @@ async fn a_paused_api_server_hangs_until_resumed() {
     let call = tokio::time::timeout(Duration::from_millis(500), pods.list(&ListParams::default())).await;
     assert!(call.is_err(), "a paused server answered");
     plane.apiserver().unwrap().resume().unwrap();
-    until("it answers again", async || pods.list(&ListParams::default()).await).await.unwrap();
+    wait_until("it answers again", async || pods.list(&ListParams::default()).await).await;
 }
 
 #[tokio::test]
@@ -305,13 +304,12 @@ async fn the_scheduler_and_the_controller_manager_run() {
     objects::renew_lease(&admin, "node-a").await.unwrap();
     objects::renew_lease(&admin, "node-a").await.unwrap();
     plane.kubectl_with(&["apply", "-f", "-"], STATEFUL_SET).await.unwrap().text().unwrap();
-    until("db-0 is bound to node-a", async || {
+    wait_until("db-0 is bound to node-a", async || {
         let pod = pods(&admin, "default").get("db-0").await.map_err(|error| error.to_string())?;
         let node = pod.spec.and_then(|spec| spec.node_name);
         check_that(node.as_deref() == Some("node-a"), format!("bound to {node:?}"))
     })
-    .await
-    .unwrap();
+    .await;
 }
 
 const STATEFUL_SET: &str = "

@@ -1,6 +1,5 @@
 //! One process writes at a time, and the next continues where the last stopped.
 #![expect(clippy::disallowed_methods, reason = "tests drive a real cluster in real time")]
-#![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -11,7 +10,7 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 use pod_safety_control_plane::objects::{self, PodExt as _};
 use pod_safety_control_plane::{
-    AuditEntry, AuditLog, ControlPlane, PodSafety, SHORT_LEADER_LEASE, check_that, observe, until,
+    AuditEntry, AuditLog, ControlPlane, PodSafety, SHORT_LEADER_LEASE, check_that, observe, wait_until,
 };
 use serde_json::json;
 
@@ -59,7 +58,7 @@ async fn phase(api: &Client, name: &str) -> Option<String> {
 
 async fn until_gone(api: &Client, name: &str) {
     let gone = async || check_that(phase(api, name).await.is_none(), "it is still there");
-    until(&format!("pod {name} is gone"), gone).await.unwrap();
+    wait_until(&format!("pod {name} is gone"), gone).await;
 }
 
 async fn masters(of: &[&PodSafety]) -> Vec<f64> {
@@ -148,7 +147,7 @@ async fn the_quarantine_survives_and_sigterm_gives_the_lease_back(fixture: &Fixt
     let mut second = start(plane, "second", &fixture.recorded, "--pod-gc-quarantine=10s").await;
     // It is ready when its watches are synced, which may be before its first read of the lease.
     let stands_by = async || check_that(second.log_text().contains("leads; this process stands by"), second.log_text());
-    until("the second process finds the lease held", stands_by).await.unwrap();
+    wait_until("the second process finds the lease held", stands_by).await;
     assert_eq!(masters(&[&first, &second]).await, [1.0, 0.0]);
 
     let began = Instant::now();
@@ -157,7 +156,7 @@ async fn the_quarantine_survives_and_sigterm_gives_the_lease_back(fixture: &Fixt
         let reads = fixture.audit.count("get", "nodes", "node-of-survivor").map_err(|error| error.to_string())?;
         check_that(reads > 0, "it did not".to_owned())
     };
-    until("the standby looks for the node", read).await.unwrap();
+    wait_until("the standby looks for the node", read).await;
     let status = first.terminate().await.unwrap();
     let looks = fixture.reads_the_lease_in_its_interval();
     let released = lease(api).await;
@@ -192,11 +191,11 @@ async fn a_leader_killed_between_patch_and_delete_is_followed_by_one_that_finish
         let pod = observe::find_pod(api, "default", "half-done").await.map_err(|error| error.to_string())?;
         check_that(pod.is_some_and(|pod| pod.metadata.deletion_timestamp.is_some()), "it is not deleted".to_owned())
     };
-    until("the pod is deleted gracefully", deletion).await.unwrap();
+    wait_until("the pod is deleted gracefully", deletion).await;
     relay.hold("DELETE /api/v1/namespaces/default/pods/");
     let marked = async || check_that(phase(api, "half-done").await.as_deref() == Some("Failed"), "not marked");
-    until("the leader has marked the pod", marked).await.unwrap();
-    until("its deletion is on its way", async || check_that(relay.waiting() > 0, "nothing waits")).await.unwrap();
+    wait_until("the leader has marked the pod", marked).await;
+    wait_until("its deletion is on its way", async || check_that(relay.waiting() > 0, "nothing waits")).await;
 
     leader.kill_9().unwrap();
     until_gone(api, "half-done").await;
@@ -240,7 +239,7 @@ async fn a_process_waits_for_a_lease_held_by_another(fixture: &Fixture) -> PodSa
     let began = Instant::now();
     let mut pod_safety = start(plane, "patient", &fixture.recorded, "--pod-gc-quarantine=3s").await;
     let held = async || check_that(!pod_safety.holds("held").await.unwrap().is_empty(), "not held");
-    until("a standby holds", held).await.unwrap();
+    wait_until("a standby holds", held).await;
     assert!(observe::events(api, "default", "held", "ForceDeleteHeld").await.unwrap().is_empty());
     pod_safety.is_leader().await.unwrap();
     let took = began.elapsed();
@@ -270,7 +269,7 @@ async fn an_outage_longer_than_the_renew_deadline_ends_the_term(plane: &ControlP
     tokio::time::sleep(Duration::from_secs(1)).await;
     relay.cut_connections();
     let steps_down = async || check_that(masters(&[&isolated]).await == [0.0], "it leads");
-    until("the isolated leader steps down", steps_down).await.unwrap();
+    wait_until("the isolated leader steps down", steps_down).await;
     assert!(isolated.log_text().contains("could not be renewed in time; stops writing"));
     other.is_leader().await.unwrap();
     until_gone(api, "cut-off").await;

@@ -8,13 +8,14 @@
 //! The Lease of the first two tests has no owner, so that the garbage collector does not delete it with the Node. In the third, as in a real
 //! cluster, it is collected: nothing shows that the kubelet runs, so the pod is deleted gracefully first.
 #![expect(clippy::disallowed_methods, reason = "tests drive a real cluster in real time")]
-#![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use kube::Client;
-use pod_safety_control_plane::{ControlPlane, Error, Options, check_that, kubelet, objects, observe, until};
+use pod_safety_control_plane::{
+    ControlPlane, Error, Options, check_that, kubelet, objects, observe, until, wait_until,
+};
 use serde_json::json;
 
 use crate::versions;
@@ -108,11 +109,11 @@ async fn kcm_frees_the_name_of_a_running_pod_when_its_node_is_deleted_live() {
         let began = Instant::now();
         // Up to 20 s to its first check, 40 s of quarantine, up to 20 s to the check after it; without a graceful deletion for the kubelet, whose
         // Lease is a second old.
-        let next = until("db-0 is another pod", async || {
+        let next = wait_until("db-0 is another pod", async || {
             let next = member(api).await.filter(|next| next.metadata.uid != runs.metadata.uid);
             next.ok_or("it is the first one")
         });
-        assert_eq!(next.await.unwrap().metadata.deletion_timestamp, None);
+        assert_eq!(next.await.metadata.deletion_timestamp, None);
         let took = began.elapsed();
         assert!(took >= Duration::from_secs(35), "its quarantine is 40 s: {took:?}");
     })
@@ -136,22 +137,21 @@ async fn pod_safety_deletes_gracefully_first_if_the_lease_is_collected_with_the_
         let renewed = kubelet::renew(api, NODE).await.map_err(|error| error.to_string())?;
         check_that(renewed.is_none(), "its Lease is there".to_owned())
     };
-    until("the Lease is collected with its Node", collected).await.unwrap();
-    let deletion = until("the pod is deleted gracefully", async || {
+    wait_until("the Lease is collected with its Node", collected).await;
+    let deletion = wait_until("the pod is deleted gracefully", async || {
         let reported = kubelet::report_deletion(api, "default", "db-0").await;
         reported.map_err(|error| error.to_string())?.ok_or("nobody deleted it".to_owned())
-    });
-    let deletion = deletion.await.unwrap();
+    })
+    .await;
     assert_eq!(deletion.metadata.uid, runs.metadata.uid);
     assert_eq!(deletion.metadata.deletion_grace_period_seconds, Some(600), "its own grace period");
     // Without generations a kubelet reports nothing before the pod's grace period is over.
     let reason = if versions::pods_have_generations() { "KubeletAlive" } else { "AwaitsKubelet" };
-    until("it is held for its kubelet", async || {
+    wait_until("it is held for its kubelet", async || {
         let holds = pod_safety.holds("db-0").await.map_err(|error| error.to_string())?;
         check_that(holds.iter().any(|hold| hold["reason"] == reason), format!("{holds:?}"))
     })
-    .await
-    .unwrap();
+    .await;
     let began = Instant::now();
     while began.elapsed() < HELD {
         let pod = member(api).await.unwrap();
@@ -163,12 +163,11 @@ async fn pod_safety_deletes_gracefully_first_if_the_lease_is_collected_with_the_
     }
     assert!(!kubelet::has_lease(api, NODE).await.unwrap());
     kubelet::remove(api, &deletion).await.unwrap();
-    until("the next db-0 is there", async || {
+    wait_until("the next db-0 is there", async || {
         let next = member(api).await.filter(|next| next.metadata.uid != runs.metadata.uid);
         check_that(next.is_some(), "it is not there")
     })
-    .await
-    .unwrap();
+    .await;
     let forced =
         pod_safety.metric("pod_gc_collector_force_delete_pods_total", &[("reason", "orphaned")]).await.unwrap();
     assert_eq!(forced, 0.0, "no pod was force deleted");

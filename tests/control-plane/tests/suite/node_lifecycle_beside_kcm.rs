@@ -3,7 +3,6 @@
 //! defects of kube-controller-manager, and both sides have the listed values. In between, no node of pod-safety has a taint that it had
 //! neither before the step nor after it. `script` has the history.
 #![expect(clippy::disallowed_methods, reason = "tests drive a real cluster in real time")]
-#![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
 mod nodes;
 mod script;

@@ -1,6 +1,5 @@
 //! Pods of nodes that do not exist any more.
 #![expect(clippy::disallowed_methods, reason = "tests drive a real cluster in real time")]
-#![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +7,7 @@ use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use kube::Client;
 use kube::api::{Patch, PatchParams};
 use pod_safety_control_plane::objects::{self, PodExt as _};
-use pod_safety_control_plane::{ControlPlane, Options, PodSafety, check_that, observe, scenarios, until};
+use pod_safety_control_plane::{ControlPlane, PodSafety, check_that, observe, scenarios, wait_until};
 
 use serde_json::{Value, json};
 
@@ -18,8 +17,7 @@ use crate::versions;
 const QUARANTINE: Duration = Duration::from_secs(6);
 #[tokio::test]
 async fn pods_of_vanished_nodes() {
-    let plane = ControlPlane::start(Options::default()).await.unwrap();
-    let kubeconfig = plane.install_pod_safety().await.unwrap();
+    let (plane, kubeconfig) = ControlPlane::with_pod_safety().await.unwrap();
     let mut pod_safety = plane.pod_safety("pod-safety", &kubeconfig, ["--pod-gc-quarantine=6s"]).await.unwrap();
     pod_safety.ready().await.unwrap();
     pod_safety.is_leader().await.unwrap();
@@ -63,7 +61,7 @@ async fn pod_exists(api: &Client, name: &str) -> bool {
 async fn until_gone(api: &Client, names: &[&str]) {
     for name in names {
         let gone = async || check_that(!pod_exists(api, name).await, "it is still there");
-        until(&format!("pod {name} is gone"), gone).await.unwrap();
+        wait_until(&format!("pod {name} is gone"), gone).await;
     }
 }
 
@@ -147,11 +145,11 @@ async fn removals_are_recorded_with_evidence(api: &Client, pod_safety: &PodSafet
     let (apart, rest) = rest.split_once("s apart").unwrap_or_default();
     assert_eq!(rest, " did not find it, and its Lease was not renewed since", "{evidence}");
     assert!(apart.parse::<f64>().is_ok_and(|apart| apart >= QUARANTINE.as_secs_f64()), "{evidence}");
-    let record = until("a record", async || {
+    let record = wait_until("a record", async || {
         let records = pod_safety.records("told").await.map_err(|error| format!("{error:?}"))?;
         records.into_iter().find(|record| record["action"] == "ForceDeleted").ok_or("none".to_owned())
-    });
-    let record = record.await.unwrap();
+    })
+    .await;
     assert_eq!(record["reason"], "NodeGone");
     assert_eq!(record["node"], "node-told");
     // The Event starts a new sentence.
@@ -225,7 +223,7 @@ async fn a_pod_of_a_reporting_kubelet_is_left_to_its_kubelet(api: &Client, pod_s
         let pod = pod.ok_or("it is gone")?;
         check_that(pod.metadata.deletion_timestamp.is_some(), "it is not deleted".to_owned()).map(|()| pod)
     };
-    let pod = until("the pod is deleted gracefully", deletion).await.unwrap();
+    let pod = wait_until("the pod is deleted gracefully", deletion).await;
     assert_eq!(pod.metadata.deletion_grace_period_seconds, Some(60), "its own grace");
     let conditions = pod.status.unwrap().conditions.unwrap();
     let target = conditions.iter().find(|condition| condition.type_ == "DisruptionTarget").unwrap();

@@ -1,5 +1,4 @@
 //! The chart's admission policies on a real API server: which users are denied what, which are not, and attempts to bypass that.
-#![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
 mod admission;
 mod bypasses;
@@ -13,7 +12,7 @@ use admission::{
     ADMIN, ALL_VERBS, CLOUD, DELETER, DEV, EXEMPT, Fixture, KARPENTER, KUBELET, OPERATOR, OTHER_KUBELET, POD_GC,
     POD_SAFETY, REASON, STATEFUL_SETS, fixture, until_they_hold,
 };
-use pod_safety_control_plane::{check_that, observe, until};
+use pod_safety_control_plane::{check_that, observe, wait_until};
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -131,7 +130,7 @@ async fn terminated_pods_and_collections(fixture: &Fixture) {
 
 async fn phases(fixture: &Fixture) {
     let refused = Some("terminal-phase");
-    for (number, (user, phase, reason, refusal)) in [
+    for (number, (user, phase, reason, refusal)) in (0..).zip([
         (DEV, "Failed", None, refused),
         (DEV, "Succeeded", None, refused),
         (DEV, "Pending", None, None),
@@ -144,10 +143,7 @@ async fn phases(fixture: &Fixture) {
         (OPERATOR, "Failed", None, refused),
         (OPERATOR, "Failed", Some("the rack burnt down"), None),
         (ADMIN, "Failed", None, refused),
-    ]
-    .into_iter()
-    .enumerate()
-    {
+    ]) {
         let name = format!("phase-{number}");
         fixture.pod(&name, true, 30, reason).await;
         let output = fixture.status(user, &["pod", &name], &json!({ "phase": phase })).await;
@@ -156,7 +152,7 @@ async fn phases(fixture: &Fixture) {
 }
 
 async fn evictions(fixture: &Fixture) {
-    for (number, (user, grace, reason, refusal)) in [
+    for (number, (user, grace, reason, refusal)) in (0..).zip([
         (DEV, Some(0), None, Some("eviction")),
         (DEV, Some(1), None, None),
         (DEV, None, None, None),
@@ -165,10 +161,7 @@ async fn evictions(fixture: &Fixture) {
         (OPERATOR, Some(0), Some("the rack burnt down"), None),
         (EXEMPT, Some(0), None, None),
         (POD_SAFETY, Some(0), None, Some("own-account")),
-    ]
-    .into_iter()
-    .enumerate()
-    {
+    ]) {
         let name = format!("evicted-{number}");
         fixture.pod(&name, true, 30, None).await;
         let mut eviction = json!({ "apiVersion": "policy/v1", "kind": "Eviction", "metadata": { "name": name, "namespace": "default" } });
@@ -189,7 +182,7 @@ const FINALIZER: &str = r#"{"metadata":{"finalizers":["karpenter.sh/termination"
 
 async fn taints_and_deletions_of_nodes(fixture: &Fixture) {
     let refused = Some("node");
-    for (number, (user, ready, tainted, reason, act, refusal)) in [
+    for (number, (user, ready, tainted, reason, act, refusal)) in (0..).zip([
         (DEV, Some("Unknown"), false, None, "taint", refused),
         (DEV, Some("Unknown"), false, Some("a reason without the right"), "taint", refused),
         (OPERATOR, Some("Unknown"), false, None, "taint", refused),
@@ -224,10 +217,7 @@ async fn taints_and_deletions_of_nodes(fixture: &Fixture) {
         (ADMIN, Some("Unknown"), false, None, "delete", refused),
         (DELETER, Some("Unknown"), false, None, "delete", None),
         (EXEMPT, Some("Unknown"), false, None, "delete", None),
-    ]
-    .into_iter()
-    .enumerate()
-    {
+    ]) {
         let name = format!("node-{number}");
         fixture.node(&name, ready, reason).await;
         let before: [(bool, &str, &[&str]); 3] = [
@@ -257,15 +247,12 @@ fn stateful_set(name: &str, grace: i64, reason: Option<&str>) -> Value {
 }
 
 async fn stateful_sets(fixture: &Fixture) {
-    for (number, (user, grace, reason, refusal)) in [
+    for (number, (user, grace, reason, refusal)) in (0..).zip([
         (DEV, 0, None, Some("stateful-set-grace")),
         (DEV, 1, None, None),
         (DEV, 0, Some("it keeps nothing"), None),
         (EXEMPT, 0, None, None),
-    ]
-    .into_iter()
-    .enumerate()
-    {
+    ]) {
         let object = stateful_set(&format!("set-{number}"), grace, reason);
         let output = fixture.run(user, &["create", "-f", "-"], &object).await;
         Fixture::check_answer(&format!("StatefulSet {number}: {user} {grace} {reason:?}"), &output, refusal);
@@ -284,15 +271,14 @@ async fn stateful_sets(fixture: &Fixture) {
 async fn in_audit_mode_it_warns_and_allows() {
     let fixture = fixture("replicaCount=2").await;
     fixture.pod("probe", true, 30, None).await;
-    until("who asks is warned", async || {
+    wait_until("who asks is warned", async || {
         let force = ["delete", "pod", "probe", "--force", "--grace-period=0", "--dry-run=server"];
         let output = fixture.run(DEV, &force, &Value::Null).await;
         let warned =
             output.stderr.contains("Validation failed for ValidatingAdmissionPolicy 'pod-safety-force-delete'");
         check_that(warned && output.status.success(), format!("{output:?}"))
     })
-    .await
-    .unwrap();
+    .await;
     let output = fixture.run(DEV, &[&["delete", "pod", "probe"][..], FORCE].concat(), &Value::Null).await;
     Fixture::check_answer("a warning", &output, None);
     assert!(observe::find_pod(&fixture.plane.admin(), "default", "probe").await.unwrap().is_none());
@@ -316,7 +302,7 @@ async fn kcm_pod_gc_removes_nothing_without_evidence() {
     let accounts = ["--use-service-account-credentials=true"];
     let controllers = "pod-garbage-collector-controller,serviceaccount-token-controller,serviceaccount-controller";
     let kcm = fixture.plane.kube_controller_manager(controllers, &accounts).await.unwrap();
-    until("it tries, and is refused", async || {
+    wait_until("it tries, and is refused", async || {
         let page = kcm.metrics().await.map_err(|error| error.to_string())?;
         let failed = page.lines().find(|line| {
             line.starts_with("pod_gc_collector_force_delete_pod_errors_total")
@@ -325,8 +311,7 @@ async fn kcm_pod_gc_removes_nothing_without_evidence() {
         });
         check_that(failed.is_some(), kcm.log_text().lines().rev().take(5).collect::<Vec<_>>().join("\n"))
     })
-    .await
-    .unwrap();
+    .await;
     assert!(kcm.log_text().contains("'pod-safety-terminal-phase'"), "refused for another reason");
     let pod = observe::find_pod(&fixture.plane.admin(), "default", "db-0").await.unwrap().unwrap();
     assert_eq!(pod.status.unwrap().phase.as_deref(), Some("Running"));

@@ -1,6 +1,5 @@
 //! A real Prometheus scrapes the metrics, and the alerts of the chart fire for real causes.
 #![expect(clippy::disallowed_methods, reason = "tests drive a real cluster in real time")]
-#![expect(clippy::unwrap_used, reason = "what stands between the tests may fail as loudly as they")]
 
 pub(crate) mod causes;
 pub(crate) mod kubelets;
@@ -11,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Stdio;
 
 use pod_safety_control_plane::rigs::Rigs;
-use pod_safety_control_plane::{ControlPlane, Options, PodSafety, check_that, rules, until};
+use pod_safety_control_plane::{ControlPlane, Options, PodSafety, check_that, rules, wait_until};
 use pod_safety_locks::{installed, repository};
 use serde_json::Value;
 use tokio::io::AsyncWriteExt as _;
@@ -35,8 +34,7 @@ pub(crate) const HASTY: [&str; 6] = [
 
 #[tokio::test]
 async fn prometheus_scrapes_the_binary_and_promtool_reports_no_problem() {
-    let plane = ControlPlane::start(Options::default()).await.unwrap();
-    let kubeconfig = plane.install_pod_safety().await.unwrap();
+    let (plane, kubeconfig) = ControlPlane::with_pod_safety().await.unwrap();
     let mut pod_safety = plane.pod_safety("pod-safety", &kubeconfig, [] as [&str; 0]).await.unwrap();
     pod_safety.ready().await.unwrap();
     pod_safety.is_leader().await.unwrap();
@@ -61,7 +59,7 @@ async fn prometheus_scrapes_the_binary_and_promtool_reports_no_problem() {
         let answer = prometheus.query("leader_election_master_status{name=\"pod-safety\"}").await?;
         check_that(answer.len() == 1 && answer[0]["value"][1] == "1", format!("{answer:?}"))
     };
-    until("Prometheus knows that it leads", leads).await.unwrap();
+    wait_until("Prometheus knows that it leads", leads).await;
 }
 
 struct Fixture {

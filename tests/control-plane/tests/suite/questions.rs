@@ -1,6 +1,5 @@
 //! `pod-safety status`, `explain` and `doctor` against the real API server: their output while a node is lost, with all rights and with few,
 //! and when the API server becomes unavailable meanwhile. There are no kubelets.
-#![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
 pub(crate) mod browser;
 mod pauses;
@@ -12,7 +11,7 @@ use std::process::Stdio;
 use k8s_openapi::api::core::v1::{NodeStatus, PodStatus};
 use pod_safety_control_plane::objects::{self, PodExt as _};
 use pod_safety_control_plane::workloads::{self, STATEFUL_SET};
-use pod_safety_control_plane::{ControlPlane, Options, PATIENCE, binary, check_that, until};
+use pod_safety_control_plane::{ControlPlane, PATIENCE, binary, check_that, wait_until};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
@@ -46,8 +45,7 @@ pub(crate) async fn pod(plane: &ControlPlane, namespace: &str, name: &str, on: &
 
 #[tokio::test]
 async fn explain_names_what_is_stuck_and_why() {
-    let mut plane = ControlPlane::start(Options::default()).await.unwrap();
-    plane.install_pod_safety().await.unwrap();
+    let (mut plane, _) = ControlPlane::with_pod_safety().await.unwrap();
     plane.namespace(NS).await.unwrap();
     plane.namespace("stage").await.unwrap();
     node(&plane, "well", "True").await;
@@ -57,12 +55,11 @@ async fn explain_names_what_is_stuck_and_why() {
     pod(&plane, "stage", "orders-1", "lost").await;
     plane.kubectl(&["delete", "pod", "-n", NS, "orders-1", "--wait=false"]).await.unwrap().text().unwrap();
     // New kinds are answered with 429 until the API server has initialized their storage.
-    until("the kinds are there", async || {
+    wait_until("the kinds are there", async || {
         let output = run(&plane, &plane.admin_kubeconfig(), &["status", "--exit-zero"]).await;
         if output.status.success() { Ok(()) } else { Err(output.stderr) }
     })
-    .await
-    .unwrap();
+    .await;
     explain_describes_the_blocked_pod(&plane).await;
     status_names_what_needs_an_operator(&plane).await;
     volumes::explain_names_the_holder_by_claim_and_by_volume(&plane).await;
@@ -142,12 +139,11 @@ async fn the_web_ui_shows_the_same(plane: &ControlPlane) {
         ("#node/nosuch", ["No answer", "there is no node nosuch", "NEEDS A PERSON"]),
     ] {
         let tab = browser.open(&format!("{link}{fragment}")).await;
-        until(&format!("the page at {fragment:?} says {expected:?}"), async || {
+        wait_until(&format!("the page at {fragment:?} says {expected:?}"), async || {
             let page = browser.text(&tab).await;
             check_that(expected.iter().all(|word| page.contains(word)), page)
         })
-        .await
-        .unwrap();
+        .await;
     }
     let stranger =
         plane.start_pod_safety_once(&plane.admin_kubeconfig(), &["ui", "--address=0.0.0.0:0"]).await.unwrap();
@@ -216,7 +212,7 @@ async fn the_doctor_reports_missing_parts(plane: &ControlPlane) {
     }
     plane.kubectl(&["delete", "clusterrolebinding", "pod-safety"]).await.unwrap().text().unwrap();
     plane.kubectl(&["delete", "crd", "fencepolicies.pod-safety.dev"]).await.unwrap().text().unwrap();
-    let resources = until("the rights are gone", async || {
+    let resources = wait_until("the rights are gone", async || {
         let diagnosis = json_of(plane, 3, &["doctor"]).await;
         let (rights, kinds) = (of(&diagnosis, "RBAC"), of(&diagnosis, "CustomResourceDefinitions"));
         if rights["health"] == "Problem" && kinds["health"] == "Problem" {
@@ -225,7 +221,7 @@ async fn the_doctor_reports_missing_parts(plane: &ControlPlane) {
             Err(diagnosis.to_string())
         }
     });
-    let (rights, kinds) = resources.await.unwrap();
+    let (rights, kinds) = resources.await;
     assert!(rights["what"].as_str().unwrap().contains("delete pods"), "{rights:#}");
     assert!(kinds["what"].as_str().unwrap().contains("fencepolicies.pod-safety.dev"), "{kinds:#}");
     let text = ends_with(plane, 3, &["doctor"]).await;
@@ -261,11 +257,11 @@ async fn limited_rights_give_partial_answers(plane: &ControlPlane) {
     ] {
         plane.kubectl(args).await.unwrap().text().unwrap();
     }
-    let answer = until("the reader may read", async || {
+    let answer = wait_until("the reader may read", async || {
         let output = run(plane, &reader, &["explain", "pod", "-n", NS, "orders-1"]).await;
         if output.status.code() == Some(6) { Ok(output.stdout) } else { Err(output.stderr) }
-    });
-    let answer = answer.await.unwrap();
+    })
+    .await;
     for expected in ["Unknown (NotRead)", "You may list pods only in namespace shop", "You may not list nodes"] {
         assert!(answer.contains(expected), "{expected}: not in\n{answer}");
     }
@@ -311,7 +307,7 @@ async fn a_watching_command_reports_an_unavailable_api_server(plane: &mut Contro
             plane.start_apiserver().await.unwrap();
         }
         let printed = |log: &str| if log.contains(expected) { Ok(()) } else { Err(log.to_owned()) };
-        until(expected, async || printed(&watch.log_text())).await.unwrap();
+        wait_until(expected, async || printed(&watch.log_text())).await;
     }
     let log = watch.log_text();
     assert_eq!(log.matches("Trying again").count(), 1, "each trouble is said once:\n{log}");

@@ -4,7 +4,6 @@
 //! A StatefulSet replaces its pod under the same name. A delayed force delete of the old pod then deletes the new one, unless it has a UID
 //! precondition: its processes continue without an API object, a third pod of that name is started, and two of them write to the same
 //! disk.
-#![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,7 +11,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use pod_safety_control_plane::objects::{self, NodeExt as _, PodExt as _};
-use pod_safety_control_plane::{ControlPlane, Options, Relay, check_that, observe, until};
+use pod_safety_control_plane::{ControlPlane, Options, Relay, check_that, observe, wait_until};
 use serde_json::json;
 
 /// Long enough for an accepted request to take effect.
@@ -33,7 +32,7 @@ async fn create_node(api: &Client, name: &str) {
 
 async fn until_waiting(relay: &Relay, what: &str) {
     let waits = async || check_that(relay.waiting() > 0, "nothing waits");
-    until(&format!("{what} is on its way"), waits).await.unwrap();
+    wait_until(&format!("{what} is on its way"), waits).await;
 }
 
 /// Like the StatefulSet controller: removes the old pod and creates a new one, which a kubelet starts.
@@ -97,8 +96,7 @@ async fn kcm_kills_the_replacement_of_a_terminated_pod_live() {
 
 #[tokio::test]
 async fn pod_safety_does_not_kill_the_replacement_of_a_terminated_pod() {
-    let plane = ControlPlane::start(Options::default()).await.unwrap();
-    let kubeconfig = plane.install_pod_safety().await.unwrap();
+    let (plane, kubeconfig) = ControlPlane::with_pod_safety().await.unwrap();
     let relay = two_terminated_and_a_slow_route("ours", &kubeconfig, &plane).await;
     let pod_safety = plane.pod_safety("pod-safety", relay.kubeconfig(), [ONE_MAY_STAY]).await.unwrap();
     assert_eq!(a_late_deletion(&plane.admin(), "ours", &relay).await, NewPod::Survives);
@@ -122,11 +120,11 @@ async fn kcm_also_kills_replacements_by_its_own_slowness_live() {
     }
     let args = ["--terminated-pod-gc-threshold=1", "--kube-api-qps=1", "--kube-api-burst=1"];
     let _kcm = plane.kube_controller_manager(KCM_ONLY_POD_GC, &args).await.unwrap();
-    let began = until("it has begun", async || {
+    let began = wait_until("it has begun", async || {
         let remaining = observe::pod_names(api, "default").await.map_err(|error| format!("{error:?}"))?;
         if remaining.len() < names.len() { Ok(remaining) } else { Err("all are there".to_owned()) }
     });
-    let remaining = began.await.unwrap();
+    let remaining = began.await;
     for name in &remaining {
         // It may have been deleted in the meantime.
         if observe::delete_pod(api, "default", name, true).await.is_ok() {
@@ -136,12 +134,11 @@ async fn kcm_also_kills_replacements_by_its_own_slowness_live() {
     }
     let replaced = observe::pod_names(api, "default").await.unwrap().len();
     // Observed each time: about one a second, the rate of its client.
-    until("one of those that run is killed", async || {
+    wait_until("one of those that run is killed", async || {
         let running_count = observe::pod_names(api, "default").await.map_err(|error| format!("{error:?}"))?.len();
         check_that(running_count < replaced, format!("{running_count} of {replaced} live"))
     })
-    .await
-    .unwrap();
+    .await;
 }
 
 #[tokio::test]
@@ -190,12 +187,11 @@ async fn a_taint_removed_meanwhile_releases_no_pod() {
     let ready = objects::node("back").with_ready("True").status.unwrap();
     objects::set_node_status(api, "back", &ready).await.unwrap();
     relay.open();
-    until("what the cache said is dropped", async || {
+    wait_until("what the cache said is dropped", async || {
         let records = pod_safety.records("db-0").await.map_err(|error| format!("{error:?}"))?;
         check_that(records.iter().any(|record| record["reason"] == "NodeInService"), format!("{records:?}"))
     })
-    .await
-    .unwrap();
+    .await;
     let pod = observe::find_pod(api, "default", "db-0").await.unwrap().unwrap();
     assert_eq!(pod.status.unwrap().phase.as_deref(), Some("Running"));
 }

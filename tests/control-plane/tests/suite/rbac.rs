@@ -1,5 +1,4 @@
 //! The shipped rights are sufficient, and none is unused: by the API server's audit log.
-#![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,7 +10,7 @@ use kube::{Api, Client};
 use pod_safety_control_plane::budgets;
 use pod_safety_control_plane::objects::{self, PodExt as _};
 use pod_safety_control_plane::workloads::{self, FLEET};
-use pod_safety_control_plane::{AuditLog, ControlPlane, Options, check_that, observe, until};
+use pod_safety_control_plane::{AuditLog, ControlPlane, check_that, observe, wait_until};
 use serde_json::json;
 
 const USER: &str = "system:serviceaccount:pod-safety:pod-safety";
@@ -98,7 +97,7 @@ async fn every_right_is_used_and_none_is_missing() {
         let status = budgets::budget_status(api, "budgeted", "fleet").await.map_err(|error| format!("{error:?}"))?;
         check_that((status.desired, status.observed) == (2, status.generation), status.to_string())
     };
-    until("the budget of the fleet is calculated", calculated).await.unwrap();
+    wait_until("the budget of the fleet is calculated", calculated).await;
     // The Lease of the missing node is also read by name.
     observe::remaining_pod(api, "default", &[]).await.unwrap();
     observe::event(api, "default", "orphan", "ForceDeleted").await.unwrap();
@@ -108,13 +107,13 @@ async fn every_right_is_used_and_none_is_missing() {
         let is_tainted = taints.iter().any(|taint| taint.key == "node.kubernetes.io/unreachable");
         check_that(is_tainted, format!("{taints:?}"))
     };
-    until("the worker is lost", lost).await.unwrap();
+    wait_until("the worker is lost", lost).await;
     let renewed = async || {
         let renewals = audit.entries().map_err(|error| format!("{error:?}"))?;
         let patches = renewals.iter().filter(|entry| entry.verb == "patch" && entry.resource == "leases");
         check_that(patches.count() > 0, "no renewal".to_owned())
     };
-    until("the lease is renewed", renewed).await.unwrap();
+    wait_until("the lease is renewed", renewed).await;
     pod_safety.terminate().await.unwrap();
 
     let refused: Vec<_> = audit.entries().unwrap().into_iter().filter(|entry| entry.code == 403).collect();
@@ -128,11 +127,11 @@ async fn observe_mode_writes_nothing(plane: &ControlPlane, audit: &AuditLog, kub
     orphan(api, "orphan").await;
     let mut observer = plane.pod_safety("observer", kubeconfig, ["--mode=observe"]).await.unwrap();
     observer.ready().await.unwrap();
-    let record = until("it says what it would do", async || {
+    let record = wait_until("it says what it would do", async || {
         let records = observer.records("orphan").await.map_err(|error| format!("{error:?}"))?;
         records.into_iter().find(|record| record["action"] == "WouldDelete").ok_or("nothing".to_owned())
     });
-    assert_eq!(record.await.unwrap()["reason"], "ObserveMode");
+    assert_eq!(record.await["reason"], "ObserveMode");
     let listed = audit.entries().unwrap();
     assert!(listed.iter().any(|entry| entry.verb == "list" && entry.resource == "pods"), "{listed:?}");
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -145,9 +144,8 @@ async fn observe_mode_writes_nothing(plane: &ControlPlane, audit: &AuditLog, kub
 
 #[tokio::test]
 async fn a_forbidden_kind_is_named_and_the_others_go_on() {
-    let plane = ControlPlane::start(Options::default()).await.unwrap();
+    let (plane, kubeconfig) = ControlPlane::with_pod_safety().await.unwrap();
     let api = &plane.admin();
-    let kubeconfig = plane.install_pod_safety().await.unwrap();
     let delete = ["delete", "role", "-n", "kube-node-lease", "pod-safety-heartbeats"];
     plane.kubectl(&delete).await.unwrap().text().unwrap();
 
@@ -169,7 +167,7 @@ async fn a_forbidden_kind_is_named_and_the_others_go_on() {
         let pod = observe::find_pod(api, "default", "untaken").await.unwrap().unwrap();
         check_that(pod.status.unwrap().phase.as_deref() == Some("Failed"), "not yet")
     };
-    until("the untaken pod is released", failed).await.unwrap();
+    wait_until("the untaken pod is released", failed).await;
 
     tokio::time::sleep(Duration::from_secs(7)).await;
     let orphan = observe::find_pod(api, "default", "orphan").await.unwrap().unwrap();
@@ -202,7 +200,7 @@ async fn a_forbidden_kind_is_named_and_the_others_go_on() {
         let names = observe::pod_names(api, "default").await.map_err(|error| format!("{error:?}"))?;
         check_that(!names.contains(&"orphan".to_owned()), format!("{names:?}"))
     };
-    until("the orphan goes when its heartbeat can be seen", gone).await.unwrap();
+    wait_until("the orphan goes when its heartbeat can be seen", gone).await;
     let decisions = pod_safety.debug("/debug/decisions").await.unwrap()["holds"].to_string();
     assert!(!decisions.contains("NotSynced"), "{decisions}");
 }

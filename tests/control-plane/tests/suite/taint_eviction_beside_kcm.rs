@@ -3,7 +3,6 @@
 //! kube-controller-manager, and both sides have the listed values. In between, pod-safety marks no pod that it does not delete in the
 //! end.
 #![expect(clippy::disallowed_methods, reason = "tests drive a real cluster in real time")]
-#![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
 mod taints;
 

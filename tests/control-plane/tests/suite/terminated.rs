@@ -1,5 +1,4 @@
 //! Terminated pods above the threshold: kube-controller-manager's order and count, except for running pods.
-#![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,7 +7,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStateRunning, ContainerStatus, Pod};
 use kube::{Client, ResourceExt as _};
 use pod_safety_control_plane::objects::{self, PodExt as _};
-use pod_safety_control_plane::{ControlPlane, Options, observe, until};
+use pod_safety_control_plane::{ControlPlane, Options, observe, wait_until};
 
 /// `creationTimestamp` counts whole seconds.
 const NEXT_SECOND: Duration = Duration::from_millis(1100);
@@ -127,12 +126,12 @@ async fn a_pod_that_others_marked_failed_stays_while_it_runs(plane: &ControlPlan
     observe::remaining_pod(api, "lies", &["a-lie"]).await.unwrap();
     objects::create_pod(api, &terminated("lies", "c-truth", "Failed")).await.unwrap();
     observe::remaining_pod(api, "lies", &["a-lie"]).await.unwrap();
-    let message = until("the hold is shown", async || {
+    let message = wait_until("the hold is shown", async || {
         let holds = pod_safety.records("a-lie").await.map_err(|error| format!("{error:?}"))?;
         let hold = holds.iter().find(|hold| hold["reason"] == "TerminalButRunning");
         hold.map(|hold| hold["message"].to_string()).ok_or_else(|| format!("{holds:?}"))
-    });
-    let message = message.await.unwrap();
+    })
+    .await;
     assert!(message.contains("its last report shows a running container"), "{message}");
     let event = observe::event(api, "lies", "a-lie", "ForceDeleteHeld").await.unwrap();
     assert!(event.starts_with("TerminalButRunning: "), "{event}");

@@ -1,12 +1,11 @@
 //! Terminating pods without a node, and those of nodes with the out-of-service taint.
-#![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, Pod, Taint};
 use kube::Client;
 use pod_safety_control_plane::objects::{self, NodeExt as _, PodExt as _};
-use pod_safety_control_plane::{ControlPlane, Options, PodSafety, check_that, observe, scenarios, until};
+use pod_safety_control_plane::{ControlPlane, PodSafety, check_that, observe, scenarios, wait_until};
 
 /// A time in which nothing should happen.
 const A_WHILE: Duration = Duration::from_secs(3);
@@ -44,7 +43,7 @@ async fn pod(api: &Client, name: &str) -> Option<Pod> {
 
 async fn until_gone(api: &Client, name: &str) {
     let gone = async || check_that(pod(api, name).await.is_none(), "it is still there");
-    until(&format!("pod {name} is gone"), gone).await.unwrap();
+    wait_until(&format!("pod {name} is gone"), gone).await;
 }
 
 /// Marked Failed and deleted, by a rule without a condition.
@@ -62,8 +61,7 @@ async fn assert_released_but_kept(api: &Client, pod_safety: &PodSafety, name: &s
 
 #[tokio::test]
 async fn with_and_without_trusted_taint() {
-    let plane = ControlPlane::start(Options::default()).await.unwrap();
-    let kubeconfig = plane.install_pod_safety().await.unwrap();
+    let (plane, kubeconfig) = ControlPlane::with_pod_safety().await.unwrap();
     let api = &plane.admin();
     objects::create_node(api, &out_of_service("off", "Unknown", "NoExecute")).await.unwrap();
     objects::create_node(api, &out_of_service("blank", "False", "PreferNoSchedule")).await.unwrap();

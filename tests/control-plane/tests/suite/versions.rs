@@ -1,5 +1,4 @@
 //! The versions of Kubernetes that pod-safety is tested with: the selected one runs, and program, chart and docs name all of them.
-#![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
 use pod_safety_control_plane::{
     ControlPlane, Options, binary, chart, other_kubernetes, pinned_kubernetes, selected_kubernetes,

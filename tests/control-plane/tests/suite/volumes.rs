@@ -4,7 +4,6 @@
 //! kube-controller-manager's six minutes have no flag. On a node with the out-of-service taint it sends the same request without that wait:
 //! so that request is denied here.
 #![expect(clippy::disallowed_methods, reason = "tests drive a real cluster in real time")]
-#![expect(clippy::unwrap_used, reason = "scenarios may fail as loudly as the test that runs them")]
 
 mod detached;
 mod fenced;
@@ -21,7 +20,9 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::core::v1::Pod;
 use pod_safety_control_plane::objects::{self as pods, PodExt as _};
 use pod_safety_control_plane::rigs::Rigs;
-use pod_safety_control_plane::{AuditEntry, AuditLog, Component, ControlPlane, PodSafety, check_that, observe, until};
+use pod_safety_control_plane::{
+    AuditEntry, AuditLog, Component, ControlPlane, PodSafety, check_that, observe, wait_until,
+};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -95,17 +96,16 @@ fn holder(lease: &Value) -> String {
 }
 
 async fn until_held(plane: &ControlPlane, volume: &str, by: &str, refused: bool) -> Value {
-    until(&format!("{volume} is held by {by:?}"), async || {
+    wait_until(&format!("{volume} is held by {by:?}"), async || {
         let lease = lease(plane, volume).await.ok_or("there is no Lease")?;
         let label = lease["metadata"]["labels"]["pod-safety.dev/held"] == "true";
         if holder(&lease) == by && label == refused { Ok(lease) } else { Err(format!("{lease:#}")) }
     })
     .await
-    .unwrap()
 }
 
 async fn until_runs(fixture: &Fixture, node: &str) {
-    until(&format!("the database runs on {node}"), async || {
+    wait_until(&format!("the database runs on {node}"), async || {
         let pod = observe::find_pod(&fixture.plane.admin(), NAMESPACE, "db-0").await;
         let pod = pod.map_err(|error| format!("{error:?}"))?.ok_or("there is no pod")?;
         let runs = observe::is_running(&pod);
@@ -115,8 +115,7 @@ async fn until_runs(fixture: &Fixture, node: &str) {
             format!("{runs:?} {at:?} {:?}", lease(&fixture.plane, "data").await),
         )
     })
-    .await
-    .unwrap();
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -200,12 +199,11 @@ async fn with_evidence_the_volume_moves(fixture: &Fixture) -> Duration {
     let spec = json!({ "driver": "Agent", "agent": "fence_dummy", "nodeParameters": switch });
     apply(plane, &device_of("w1", "w1", spec)).await;
     apply(plane, &policy("power", "w1")).await;
-    until("there is evidence", async || {
+    wait_until("there is evidence", async || {
         let (proofs, fences) = (plane.list("fenceevidences").await.unwrap(), plane.list("nodefences").await.unwrap());
         check_that(!proofs.is_empty(), format!("{fences:#?}"))
     })
-    .await
-    .unwrap();
+    .await;
     let proved = Instant::now();
     assert_eq!(std::fs::read_to_string(&power).unwrap().trim(), "off");
     until_runs(fixture, "w2").await;
@@ -235,12 +233,11 @@ async fn a_graceful_end_releases_the_volume_lease_with_two_writes(fixture: &Fixt
     apply(plane, &database(0)).await;
     until_held(plane, "data", "", false).await;
     assert_eq!(writes() - before, 2, "taken, and given back");
-    until("it is detached", async || {
+    wait_until("it is detached", async || {
         let at = attachments(plane).await;
         check_that(at.is_empty(), format!("{at:?}"))
     })
-    .await
-    .unwrap();
+    .await;
 }
 
 async fn a_manually_edited_lease_is_reported_and_a_deleted_one_acquired_again(fixture: &Fixture) {
@@ -256,13 +253,12 @@ async fn a_manually_edited_lease_is_reported_and_a_deleted_one_acquired_again(fi
         r#"{"spec":{"holderIdentity":"somebody"}}"#,
     ];
     plane.kubectl(&edit).await.unwrap().text().unwrap();
-    until("it is said", async || {
+    wait_until("it is said", async || {
         let holds = fixture.pod_safety.debug("/debug/decisions").await.map_err(|error| format!("{error:?}"))?["holds"]
             .to_string();
         check_that(holds.contains("VolumeLeaseUnreadable"), holds)
     })
-    .await
-    .unwrap();
+    .await;
     plane.kubectl(&["delete", "lease", "-n", "pod-safety-volumes", "data"]).await.unwrap().text().unwrap();
     apply(plane, &database(1)).await;
     until_runs(fixture, "w2").await;
@@ -278,7 +274,7 @@ async fn a_gated_pod_waits_until_its_volume_is_free(fixture: &Fixture) {
             "volumes": [{ "name": "data", "persistentVolumeClaim": { "claimName": "data" } }] } });
     fixture.hosts[1].cut_off().await;
     until_held(plane, "data", "w2", true).await;
-    until("the gate is there", async || {
+    wait_until("the gate is there", async || {
         plane.kubectl_with(&["apply", "-f", "-"], &second.to_string()).await.unwrap().text().unwrap();
         let pod = plane.find("pod", NAMESPACE, "second").await.unwrap().ok_or("no pod")?;
         if pod["spec"]["schedulingGates"][0]["name"] == "pod-safety.dev/volume-guard" {
@@ -293,18 +289,16 @@ async fn a_gated_pod_waits_until_its_volume_is_free(fixture: &Fixture) {
             .unwrap();
         Err(format!("{:#}", pod["spec"]))
     })
-    .await
-    .unwrap();
+    .await;
     let waits = observe::event(&plane.admin(), NAMESPACE, "second", "WaitsForVolume").await.unwrap();
     assert!(waits.contains("node w2 took it"), "{waits}");
     fixture.hosts[1].connect();
-    until("it is sent to the node that has the volume", async || {
+    wait_until("it is sent to the node that has the volume", async || {
         let pod = plane.find("pod", NAMESPACE, "second").await.unwrap().ok_or("no pod")?;
         check_that(
             pod["spec"]["nodeName"] == "w2" && pod["spec"]["nodeSelector"]["kubernetes.io/hostname"] == "w2",
             format!("{:#}", pod["spec"]),
         )
     })
-    .await
-    .unwrap();
+    .await;
 }

@@ -1,6 +1,5 @@
 //! Objects of a real API server are equal in JSON and in protobuf.
 #![expect(clippy::disallowed_methods, reason = "bytes as they are sent: no client of ours decodes them")]
-#![expect(clippy::unwrap_used, reason = "what several tests share may fail as loudly as they do")]
 
 mod recorded;
 

@@ -34,6 +34,13 @@ impl Cluster {
         Self::with(Arc::new(Prompt))
     }
 
+    /// With the running pod `a`.
+    fn with_pod() -> Self {
+        let cluster = Self::new();
+        cluster.pod("a");
+        cluster
+    }
+
     fn with(conduct: Arc<dyn Conduct>) -> Self {
         let env = paused::env(1);
         let custom = [Kind::custom("nodefences", "NodeFence", false)];

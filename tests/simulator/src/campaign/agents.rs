@@ -32,7 +32,7 @@ pub(super) fn add(plan: &mut Plan) {
             plan.faults.push((around(&mut draws), Fault::StuckProcesses { node, seconds: 20 + draws.below(100) }));
         }
     }
-    let node = usize::try_from(draws.below(plan.nodes as u64)).unwrap_or(0);
+    let node = draws.index(plan.nodes);
     let one = match draws.below(3) {
         0 => Fault::PauseAgent { node, seconds: 1 + draws.below(60) },
         1 => Fault::KillAgent { node, seconds: draws.below(30) },
@@ -48,7 +48,7 @@ pub(super) fn add(plan: &mut Plan) {
 fn overdue(plan: &mut Plan, draws: &mut Draws) {
     let (at, seconds) = (20 + draws.below(100), 120 + draws.below(120));
     plan.faults.extend((0..plan.nodes).map(|node| (at, Fault::StuckProcesses { node, seconds })));
-    let pod = usize::try_from(draws.below(plan.pods as u64)).unwrap_or(0);
+    let pod = draws.index(plan.pods);
     plan.faults.push((at + 5, Fault::DeletePod { pod }));
 }
 

@@ -83,7 +83,7 @@ fn limit(draws: &mut Draws) -> Limit {
 }
 
 fn fault(plan: &Plan, workloads: usize, draws: &mut Draws) -> Fault {
-    let mut one = |count: usize| usize::try_from(draws.below(count as u64)).unwrap_or(0);
+    let mut one = |count: usize| draws.index(count);
     let (node, workload, pod) = (one(plan.nodes), one(workloads), one(3));
     let clients = 2 + one(8);
     match draws.below(12) {

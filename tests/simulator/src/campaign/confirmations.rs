@@ -14,8 +14,6 @@ const VALID: u64 = 60;
 const VALID_LONGER: u64 = 240;
 /// The time from the loss to the evidence of devices, roughly: a device that fails from then on has answered before.
 const FENCED_AFTER: u64 = 85;
-/// How long before the end of the faults the last fault may begin.
-const SPARE: u64 = 5;
 
 /// Adds them to the plan of some seeds. Uses random numbers of its own: the rest of the plan stays as it was.
 pub(super) fn add(plan: &mut Plan) {
@@ -40,13 +38,11 @@ pub(super) fn add(plan: &mut Plan) {
         }
         // Pods that are deleted later rest on the earlier confirmation.
         for _ in 0..draws.below(3) {
-            let pod = usize::try_from(draws.below(plan.pods as u64)).unwrap_or(0);
+            let pod = draws.index(plan.pods);
             plan.faults.push((checked_at + draws.below(2 * valid), Fault::DeletePod { pod }));
         }
     }
-    let last = plan.heal_at - SPARE;
-    plan.faults.iter_mut().for_each(|(at, _)| *at = (*at).min(last));
-    plan.faults.sort_by_key(|(at, _)| *at);
+    plan.end_faults_in_time();
 }
 
 pub(super) fn loss((at, fault): &(u64, Fault)) -> Option<(u64, usize)> {

@@ -12,7 +12,7 @@ use crate::world::TROUBLES;
 const WITHOUT_END: u64 = 1_000_000;
 
 /// ` for 90 s`, or nothing if it does not end by itself.
-fn duration_suffix(seconds: u64) -> String {
+fn lasting(seconds: u64) -> String {
     if seconds < WITHOUT_END { format!(" for {seconds} s") } else { String::new() }
 }
 
@@ -23,47 +23,43 @@ fn taint(key: usize) -> &'static str {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::CutNode { node, seconds } => {
-                write!(f, "node-{node} loses its network{}", duration_suffix(*seconds))
-            }
+            Self::CutNode { node, seconds } => write!(f, "node-{node} loses its network{}", lasting(*seconds)),
             Self::CutLink { node, server, seconds } => {
-                write!(f, "node-{node} does not reach apiserver-{server}{}", duration_suffix(*seconds))
+                write!(f, "node-{node} does not reach apiserver-{server}{}", lasting(*seconds))
             }
             Self::TroubleNode { node, trouble, percent, seconds } => {
-                write!(f, "{percent}% of the requests of node-{node} fail ({trouble}){}", duration_suffix(*seconds))
+                write!(f, "{percent}% of the requests of node-{node} fail ({trouble}){}", lasting(*seconds))
             }
             Self::PowerOff { node, back: None } => write!(f, "node-{node} loses power"),
             Self::PowerOff { node, back: Some(back) } => write!(f, "node-{node} loses power for {back} s"),
             Self::Reboot { node } => write!(f, "node-{node} reboots"),
-            Self::KillKubelet { node, seconds } => {
-                write!(f, "the kubelet of node-{node} is down{}", duration_suffix(*seconds))
-            }
-            Self::Freeze { node, seconds } => write!(f, "node-{node} freezes{}", duration_suffix(*seconds)),
+            Self::KillKubelet { node, seconds } => write!(f, "the kubelet of node-{node} is down{}", lasting(*seconds)),
+            Self::Freeze { node, seconds } => write!(f, "node-{node} freezes{}", lasting(*seconds)),
             Self::KillAgent { node, seconds } => {
-                write!(f, "the agent of node-{node} is killed, and away{}", duration_suffix(*seconds))
+                write!(f, "the agent of node-{node} is killed, and away{}", lasting(*seconds))
             }
             Self::PauseAgent { node, seconds } => {
-                write!(f, "the agent of node-{node} stands still{}", duration_suffix(*seconds))
+                write!(f, "the agent of node-{node} stands still{}", lasting(*seconds))
             }
             Self::DeafKubelet { node, seconds } => {
-                write!(f, "the kubelet of node-{node} receives no changes of its pods{}", duration_suffix(*seconds))
+                write!(f, "the kubelet of node-{node} receives no changes of its pods{}", lasting(*seconds))
             }
             Self::StuckProcesses { node, seconds } => {
-                write!(f, "processes on node-{node} hang in the kernel{}", duration_suffix(*seconds))
+                write!(f, "processes on node-{node} hang in the kernel{}", lasting(*seconds))
             }
             Self::SickenNode { node, ailment, seconds } => {
                 let what = match ailment {
                     Ailment::Runtime => "container runtime",
                     Ailment::Network => "pod network",
                 };
-                write!(f, "the {what} of node-{node} fails{}", duration_suffix(*seconds))
+                write!(f, "the {what} of node-{node} fails{}", lasting(*seconds))
             }
             Self::HealNode { node } => write!(f, "node-{node} is repaired"),
             Self::JumpNode { node, seconds } => write!(f, "the clock of node-{node} jumps by {seconds} s"),
             Self::Terminate { node } => write!(f, "another actor terminates the instance of node-{node}"),
             Self::StartAgain { node } => write!(f, "another actor starts the instance of node-{node}"),
             Self::Malfunction { node, how, seconds } => {
-                write!(f, "the fence device of node-{node} {how}{}", duration_suffix(*seconds))
+                write!(f, "the fence device of node-{node} {how}{}", lasting(*seconds))
             }
             other => other.fmt_control_fault(f),
         }
@@ -75,37 +71,31 @@ impl Fault {
     fn fmt_control_fault(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::CutReplica { replica, seconds } => {
-                write!(f, "replica-{replica} reaches no API server{}", duration_suffix(*seconds))
+                write!(f, "replica-{replica} reaches no API server{}", lasting(*seconds))
             }
             Self::SilenceWatch { replica, kind, seconds } => {
-                write!(f, "the watch of replica-{replica} for {kind} gets no events{}", duration_suffix(*seconds))
+                write!(f, "the watch of replica-{replica} for {kind} gets no events{}", lasting(*seconds))
             }
             Self::TroubleReplica { replica, trouble, percent, seconds } => {
-                let lasting = duration_suffix(*seconds);
+                let lasting = lasting(*seconds);
                 write!(f, "{percent}% of the requests of replica-{replica} fail ({trouble}){lasting}")
             }
             Self::CutServer { server, answers_lost, seconds } => {
                 let how = if *answers_lost { ", but its writes are applied" } else { "" };
-                write!(f, "apiserver-{server} does not reach etcd{}{how}", duration_suffix(*seconds))
+                write!(f, "apiserver-{server} does not reach etcd{}{how}", lasting(*seconds))
             }
-            Self::LagServer { server, seconds } => {
-                write!(f, "apiserver-{server} shows old state{}", duration_suffix(*seconds))
-            }
+            Self::LagServer { server, seconds } => write!(f, "apiserver-{server} shows old state{}", lasting(*seconds)),
             Self::RestartServer { server } => write!(f, "apiserver-{server} restarts"),
             Self::Forget => f.write_str("the history of changes is compacted"),
             Self::SwitchServer { replica } => write!(f, "replica-{replica} changes to the next API server"),
             Self::CrashReplica { replica, seconds } => {
-                write!(f, "replica-{replica} crashes and is away{}", duration_suffix(*seconds))
+                write!(f, "replica-{replica} crashes and is away{}", lasting(*seconds))
             }
-            Self::PauseReplica { replica, seconds } => {
-                write!(f, "replica-{replica} is paused{}", duration_suffix(*seconds))
-            }
+            Self::PauseReplica { replica, seconds } => write!(f, "replica-{replica} is paused{}", lasting(*seconds)),
             Self::StopReplica { replica, seconds } => {
-                write!(f, "replica-{replica} gets SIGTERM and is away{}", duration_suffix(*seconds))
+                write!(f, "replica-{replica} gets SIGTERM and is away{}", lasting(*seconds))
             }
-            Self::JumpReplica { replica, seconds } => {
-                write!(f, "the clock of replica-{replica} jumps by {seconds} s")
-            }
+            Self::JumpReplica { replica, seconds } => write!(f, "the clock of replica-{replica} jumps by {seconds} s"),
             other => other.fmt_operator_action(f),
         }
     }
@@ -130,10 +120,10 @@ impl Fault {
                 write!(f, "a person confirms that node-{node} is off{how}")
             }
             Self::PauseFencing { node, seconds } => {
-                write!(f, "a person pauses fencing of node-{node}{}", duration_suffix(*seconds))
+                write!(f, "a person pauses fencing of node-{node}{}", lasting(*seconds))
             }
             Self::RemovePolicy { node, seconds } => {
-                write!(f, "a person deletes the FencePolicy of node-{node}{}", duration_suffix(*seconds))
+                write!(f, "a person deletes the FencePolicy of node-{node}{}", lasting(*seconds))
             }
             Self::Taint { node } => write!(f, "node-{node} gets the out-of-service taint"),
             Self::AddTaint { node, key, .. } => write!(f, "node-{node} gets the taint {}", taint(*key)),
@@ -143,9 +133,7 @@ impl Fault {
                 match seconds {
                     None => write!(f, "a person lets data-{pod} tolerate the taint {taint}"),
                     Some(0) => write!(f, "data-{pod} is set not to tolerate the taint {taint}"),
-                    Some(seconds) => {
-                        write!(f, "a person lets data-{pod} tolerate the taint {taint} for {seconds} s")
-                    }
+                    Some(seconds) => write!(f, "a person lets data-{pod} tolerate the taint {taint} for {seconds} s"),
                 }
             }
             Self::DeletePod { pod } => write!(f, "data-{pod} is deleted"),
@@ -179,10 +167,10 @@ impl Fault {
             Self::Scale { workload, replicas } => write!(f, "shop-{workload} is scaled: replicas {replicas}"),
             Self::ChangeBudget { workload, limit } => write!(f, "shop-{workload} now has {limit}"),
             Self::StallWorkloads { seconds } => {
-                write!(f, "the controllers of workloads do nothing{}", duration_suffix(*seconds))
+                write!(f, "the controllers of workloads do nothing{}", lasting(*seconds))
             }
             Self::Sicken { workload, pod, seconds } => {
-                write!(f, "pod {pod} of shop-{workload} is not ready{}", duration_suffix(*seconds))
+                write!(f, "pod {pod} of shop-{workload} is not ready{}", lasting(*seconds))
             }
             Self::Drain { node, careful, .. } => {
                 let how = if *careful { "pod-safety drain" } else { "kubectl drain" };
@@ -199,9 +187,7 @@ impl Fault {
                 };
                 write!(f, "client-{requester} {how}")
             }
-            Self::SwitchGateOff { seconds } => {
-                write!(f, "the Eviction API is switched off{}", duration_suffix(*seconds))
-            }
+            Self::SwitchGateOff { seconds } => write!(f, "the Eviction API is switched off{}", lasting(*seconds)),
             Self::EvictAtOnce { workload, clients, .. } => {
                 write!(f, "the pods of shop-{workload} are evicted at once (clients: {clients})")
             }
@@ -224,7 +210,7 @@ impl fmt::Display for Edit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Image => f.write_str("another image"),
-            Self::Finalizer(seconds) => write!(f, "a finalizer{}", duration_suffix(*seconds)),
+            Self::Finalizer(seconds) => write!(f, "a finalizer{}", lasting(*seconds)),
             Self::ShortGrace => f.write_str("deleted with a grace period of 1 s"),
         }
     }

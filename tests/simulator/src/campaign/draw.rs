@@ -28,7 +28,7 @@ pub fn draw(seed: u64) -> Plan {
     enlarge(&mut plan);
     let kinds: Vec<u64> = (0..KINDS).filter(|_| draws.percent(50)).collect();
     // Without the deletion of a Node there is little to collect.
-    let lost = usize::try_from(draws.below(plan.nodes as u64)).unwrap_or(0);
+    let lost = draws.index(plan.nodes);
     let at = 20 + draws.below(100);
     match draws.below(3) {
         0 => plan.faults.push((at, Fault::PowerOff { node: lost, back: None })),
@@ -74,7 +74,7 @@ fn enlarge(plan: &mut Plan) {
 const KINDS: u64 = 27;
 
 fn fault(kind: u64, plan: &Plan, draws: &mut Draws) -> Fault {
-    let mut one = |count: usize| usize::try_from(draws.below(count as u64)).unwrap_or(0);
+    let mut one = |count: usize| draws.index(count);
     let (node, replica, server, pod) = (one(plan.nodes), one(plan.replicas), one(plan.servers), one(plan.pods));
     let percent = 10 + draws.below(91);
     let seconds = 1 + [draws.below(5), draws.below(30), draws.below(120)][usize::try_from(draws.below(3)).unwrap_or(0)];

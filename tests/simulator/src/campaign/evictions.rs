@@ -97,19 +97,15 @@ pub(super) fn add(plan: &mut Plan) {
     for _ in 0..1 + draws.below(3) {
         let at = plan.heal_at + WELL_AFTER + draws.below(EXAM);
         let pod = target(plan, &mut draws);
-        let requester = index(4, &mut draws);
+        let requester = draws.index(4);
         plan.faults.push((at, Fault::RequestEviction { pod, requester, stale: false }));
     }
     plan.faults.sort_by_key(|(at, _)| *at);
 }
 
-fn index(count: usize, draws: &mut Draws) -> usize {
-    usize::try_from(draws.below(count as u64)).unwrap_or(0)
-}
-
 /// Mostly a pod of the StatefulSet; else any other, by its number among them.
 fn target(plan: &Plan, draws: &mut Draws) -> usize {
-    if draws.percent(65) { index(plan.pods, draws) } else { plan.pods + index(8, draws) }
+    if draws.percent(65) { draws.index(plan.pods) } else { plan.pods + draws.index(8) }
 }
 
 fn behavior(draws: &mut Draws) -> Behavior {
@@ -146,7 +142,7 @@ fn deployed(draws: &mut Draws) -> Fault {
 
 /// A request, and what may follow.
 fn requested(plan: &Plan, at: u64, draws: &mut Draws) -> Vec<(u64, Fault)> {
-    let (pod, requester) = (target(plan, draws), index(4, draws));
+    let (pod, requester) = (target(plan, draws), draws.index(4));
     let mut faults = vec![(at, Fault::RequestEviction { pod, requester, stale: draws.percent(5) })];
     let again = |requester| Fault::RequestEviction { pod, requester, stale: false };
     if draws.percent(25) {
@@ -169,11 +165,11 @@ fn requested(plan: &Plan, at: u64, draws: &mut Draws) -> Vec<(u64, Fault)> {
     }
     if draws.percent(20) && plan.with.fencing.is_none() {
         // Its node is lost in the middle of it.
-        let node = index(plan.nodes, draws);
+        let node = draws.index(plan.nodes);
         faults.push((at + draws.below(30), Fault::CutNode { node, seconds: 20 + draws.below(120) }));
     }
     if draws.percent(10) {
-        faults.push((at + draws.below(20), Fault::DeletePod { pod: index(plan.pods, draws) }));
+        faults.push((at + draws.below(20), Fault::DeletePod { pod: draws.index(plan.pods) }));
     }
     faults
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::plan::{Fault, Keeper, Plan};
+use super::plan::{BEGIN, Fault, Keeper, Plan};
 use crate::chance::{Chance, Draws};
 
 /// How the nodes of a world are fenced: each has a policy and a device of its own.
@@ -103,10 +103,6 @@ pub enum Malfunction {
 /// volumes, more than a third of all seeds have it.
 const EACH: u64 = 12;
 const FENCED: [u64; 3] = [5, 10, 11];
-/// When the first node may be lost: the pods run.
-const BEGIN: u64 = 28;
-/// How long before the end of the faults the last fault may begin.
-const SPARE: u64 = 5;
 /// Long enough for evidence: the grace of nodes, the policy's delay, and the status checks.
 const LOST_FOR: u64 = 100;
 /// The least time for which a device fails: an incident begins a minute after the loss.
@@ -142,9 +138,7 @@ pub(super) fn add(plan: &mut Plan) {
     }
     super::provider::add(plan);
     super::agents::add(plan);
-    let last = plan.heal_at - SPARE;
-    plan.faults.iter_mut().for_each(|(at, _)| *at = (*at).min(last));
-    plan.faults.sort_by_key(|(at, _)| *at);
+    plan.end_faults_in_time();
 }
 
 /// How nodes are fenced.
@@ -164,7 +158,7 @@ pub(super) fn draw_fencing(draws: &mut Draws) -> Fencing {
 /// A node is lost, its device may fail, and its fencing may change meanwhile.
 fn incident(plan: &Plan, draws: &mut Draws) -> Vec<(u64, Fault)> {
     let at = BEGIN + draws.below(120);
-    let node = usize::try_from(draws.below(plan.nodes as u64)).unwrap_or(0);
+    let node = draws.index(plan.nodes);
     let seconds = LOST_FOR + draws.below(200);
     let lost = match draws.below(4) {
         0 => Fault::PowerOff { node, back: draws.percent(50).then_some(seconds) },

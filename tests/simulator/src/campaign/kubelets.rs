@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::plan::{Fault, Plan};
+use super::plan::{BEGIN, Fault, Plan, SPARE};
 use crate::chance::{Chance, Draws};
 
 /// One node whose kubelet differs from the others.
@@ -44,10 +44,6 @@ pub enum Edit {
 const ODD: u64 = 15;
 /// The share of seeds with a tenant who edits pods, in percent.
 const EDITED: u64 = 20;
-/// When the first pod may be changed: the pods run.
-const BEGIN: u64 = 28;
-/// How long before the end of the faults the last fault may begin.
-const SPARE: u64 = 5;
 /// The longest time that a finalizer stays.
 const KEPT: u64 = 90;
 
@@ -55,7 +51,7 @@ const KEPT: u64 = 90;
 pub(super) fn add(plan: &mut Plan) {
     let mut draws = Draws::new(Chance::new(plan.seed).part("odd kubelet", 0));
     if draws.percent(ODD) {
-        let node = usize::try_from(draws.below(plan.nodes as u64)).unwrap_or(0);
+        let node = draws.index(plan.nodes);
         let lacks = [Lack::BootUuid, Lack::BootId, Lack::Lease];
         plan.with.odd_kubelet = draws.choose(&lacks).map(|lacks| OddKubelet { node, lacks: *lacks });
     }
@@ -63,7 +59,7 @@ pub(super) fn add(plan: &mut Plan) {
     if draws.percent(EDITED) {
         for _ in 0..1 + draws.below(4) {
             let at = BEGIN + draws.below(plan.heal_at - BEGIN - SPARE);
-            let pod = usize::try_from(draws.below(plan.pods as u64)).unwrap_or(0);
+            let pod = draws.index(plan.pods);
             let how = match draws.below(4) {
                 0 | 1 => Edit::Image,
                 2 => Edit::Finalizer((1 + draws.below(KEPT)).min(plan.heal_at - at)),

@@ -1,16 +1,12 @@
 //! The part of a drawn plan that concerns nodes that are lost, and nodes that only seem lost.
 
-use super::plan::{Fault, Keeper, Plan, Trouble};
+use super::plan::{BEGIN, Fault, Keeper, Plan, Trouble};
 use crate::chance::{Chance, Draws};
 
 /// One seed of so many runs pod-safety's node lifecycle in place of the world's, and one runs it beside.
 const EACH: u64 = 6;
 const IN_PLACE: u64 = 4;
 const BESIDE: u64 = 3;
-/// When the first node may be lost: the pods run.
-const BEGIN: u64 = 28;
-/// How long before the end of the faults the last fault may begin.
-const SPARE: u64 = 5;
 /// Longer than the grace period: a node that does not report for so long is lost.
 const LOST_FOR: u64 = 53;
 
@@ -31,20 +27,18 @@ pub(super) fn add(plan: &mut Plan) {
         let faults = round(plan, calm, &mut draws);
         plan.faults.extend(faults);
     }
-    let last = plan.heal_at - SPARE;
-    plan.faults.iter_mut().for_each(|(at, _)| *at = (*at).min(last));
-    plan.faults.sort_by_key(|(at, _)| *at);
+    plan.end_faults_in_time();
 }
 
 fn round(plan: &Plan, calm: bool, draws: &mut Draws) -> Vec<(u64, Fault)> {
     let at = BEGIN + draws.below(60);
-    let node = usize::try_from(draws.below(plan.nodes as u64)).unwrap_or(0);
+    let node = draws.index(plan.nodes);
     let seconds = LOST_FOR + draws.below(90);
     match draws.below(if calm { 4 } else { 7 }) {
         // Several nodes at once or one after the other: a zone, or all of them.
         0 => {
             let apart = draws.below(12);
-            let nodes = 0..1 + usize::try_from(draws.below(plan.nodes as u64)).unwrap_or(0);
+            let nodes = 0..1 + draws.index(plan.nodes);
             nodes.map(|node| (at + apart * node as u64, Fault::CutNode { node, seconds })).collect()
         }
         1 => flapping(at, node, draws),

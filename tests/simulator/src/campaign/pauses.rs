@@ -1,14 +1,12 @@
 //! The part of a drawn plan that concerns people who pause fencing, or delete its policy, while a node is fenced.
 
-use super::plan::{Fault, Plan};
+use super::plan::{Fault, Plan, SPARE};
 use crate::chance::{Chance, Draws};
 
 /// The share of seeds with fencing that have them, in percent.
 const PAUSED: u64 = 35;
 /// From the loss of a node until a person intervenes: an incident begins a minute after it.
 const WITHIN: u64 = 130;
-/// How long before the end of the faults the last pause is over.
-const SPARE: u64 = 5;
 
 /// Adds them to the plan of some seeds. Uses random numbers of its own: the rest of the plan stays as it was.
 pub(super) fn add(plan: &mut Plan) {

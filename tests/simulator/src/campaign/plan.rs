@@ -7,6 +7,11 @@ use super::fencing::{Fencing, Malfunction};
 use super::kubelets::{Edit, OddKubelet};
 use super::volumes::Guarding;
 
+/// When the first fault of a part may begin: the pods run.
+pub(super) const BEGIN: u64 = 28;
+/// How long before the end of the faults the last fault of a part may begin.
+pub(super) const SPARE: u64 = 5;
+
 /// What can happen to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -361,8 +366,8 @@ impl Extras {
     }
 }
 
-/// One run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// One run; by default in a world without anything.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Plan {
     /// All chance of the run.
@@ -384,4 +389,13 @@ pub struct Plan {
     pub with: Extras,
     /// What happens, by seconds since the start.
     pub faults: Vec<(u64, Fault)>,
+}
+
+impl Plan {
+    /// Moves faults that would begin too late to the last moment, and sorts all of them by their times.
+    pub(super) fn end_faults_in_time(&mut self) {
+        let last = self.heal_at - SPARE;
+        self.faults.iter_mut().for_each(|(at, _)| *at = (*at).min(last));
+        self.faults.sort_by_key(|(at, _)| *at);
+    }
 }

@@ -184,16 +184,7 @@ const fn deployed() -> Fault {
 }
 
 fn scenario(name: &'static str, faults: Vec<(u64, Fault)>) -> Scenario {
-    let plan = Plan {
-        seed: 11,
-        servers: 2,
-        nodes: 2,
-        replicas: 2,
-        pods: 2,
-        lease_collected_after: 15,
-        heal_at: HEAL,
-        with: Extras::default(),
-        faults,
-    };
+    let small = Plan { seed: 11, servers: 2, nodes: 2, replicas: 2, pods: 2, ..Plan::default() };
+    let plan = Plan { lease_collected_after: 15, heal_at: HEAL, faults, ..small };
     Scenario { name, plan, from: second(BEGIN - 2), until: second(HEAL - 1) }
 }

@@ -1,15 +1,11 @@
 //! The part of a drawn plan that concerns nodes whose kubelets report that they are not ready, and go on renewing.
 
 use super::fencing::Malfunction;
-use super::plan::{Ailment, Fault, Plan};
+use super::plan::{Ailment, BEGIN, Fault, Plan, SPARE};
 use crate::chance::{Chance, Draws};
 
 /// The share of seeds that have them, in percent.
 const SICK: u64 = 30;
-/// When the first node may become not ready: the pods run.
-const BEGIN: u64 = 28;
-/// How long before the end of the faults the last fault may begin.
-const SPARE: u64 = 5;
 /// Where nodes are fenced because they are not ready: the share of them for which a device falsely reports off, in
 /// percent.
 const LIED_ABOUT: u64 = 40;
@@ -23,7 +19,7 @@ pub(super) fn add(plan: &mut Plan) {
         return;
     }
     for number in 0..1 + draws.below(2) {
-        let node = usize::try_from(draws.below(plan.nodes as u64)).unwrap_or(0);
+        let node = draws.index(plan.nodes);
         let at = BEGIN + draws.below(plan.heal_at - BEGIN - SPARE);
         let seconds = 20 + draws.below(200);
         let ailment = if draws.percent(60) { Ailment::Runtime } else { Ailment::Network };

@@ -1,15 +1,11 @@
 //! The part of a drawn plan that concerns taints of the effect `NoExecute`: which actors add and remove them, and the
 //! faults while the toleration times of pods run.
 
-use super::plan::{Fault, Plan, Trouble};
+use super::plan::{BEGIN, Fault, Plan, Trouble};
 use crate::chance::{Chance, Draws};
 
 /// One seed of so many has taints: the second of them, which has no budgets.
 const EACH: u64 = 3;
-/// When the first taint may come: the pods run.
-const BEGIN: u64 = 28;
-/// How long before the end of the faults the last fault may begin.
-const SPARE: u64 = 5;
 
 /// Adds taints to the plan of some seeds. Uses random numbers of its own: the rest of the plan stays as it was.
 pub(super) fn add(plan: &mut Plan) {
@@ -26,9 +22,7 @@ pub(super) fn add(plan: &mut Plan) {
         let taint = round(plan, &mut draws);
         plan.faults.extend(taint);
     }
-    let last = plan.heal_at - SPARE;
-    plan.faults.iter_mut().for_each(|(at, _)| *at = (*at).min(last));
-    plan.faults.sort_by_key(|(at, _)| *at);
+    plan.end_faults_in_time();
 }
 
 /// Requests of all processes under test fail now and then, when pods are to be evicted.
@@ -42,7 +36,7 @@ fn refused(plan: &Plan, at: u64, draws: &mut Draws) -> Vec<(u64, Fault)> {
 
 /// A taint, and possible faults while the toleration times of pods run.
 fn round(plan: &Plan, draws: &mut Draws) -> Vec<(u64, Fault)> {
-    let mut one = |count: usize| usize::try_from(draws.below(count as u64)).unwrap_or(0);
+    let mut one = |count: usize| draws.index(count);
     let (node, key, pod, server) = (one(plan.nodes), one(2), one(plan.pods), one(plan.servers));
     let at = BEGIN + draws.below(100);
     let mut faults = vec![(at, Fault::AddTaint { node, key, stamped: draws.percent(75) })];

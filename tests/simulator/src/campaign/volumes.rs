@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::fencing::draw_fencing;
-use super::plan::{Fault, Keeper, Plan};
+use super::plan::{BEGIN, Fault, Keeper, Plan};
 use crate::chance::{Chance, Draws};
 
 /// How the volumes of a world are guarded.
@@ -26,10 +26,6 @@ pub struct Guarding {
 /// Of twelve seeds these have guarded volumes: one with budgets, one with taints, one with neither.
 const EACH: u64 = 12;
 const GUARDED: [u64; 3] = [2, 6, 7];
-/// When the first node may be lost: the pods run.
-const BEGIN: u64 = 28;
-/// How long before the end of the faults the last fault may begin.
-const SPARE: u64 = 5;
 /// The end of the faults in a fifth of these plans: volumes are force detached six minutes after no pod needs them.
 const HEAL: u64 = 560;
 /// The end of the faults in the other plans: nodes are lost for minutes, but for less than six.
@@ -65,15 +61,13 @@ pub(super) fn add(plan: &mut Plan) {
     }
     let faults = of_objects(plan, &mut objects);
     plan.faults.extend(faults);
-    let last = plan.heal_at - SPARE;
-    plan.faults.iter_mut().for_each(|(at, _)| *at = (*at).min(last));
-    plan.faults.sort_by_key(|(at, _)| *at);
+    plan.end_faults_in_time();
 }
 
 /// A node is lost, or only slow to end its processes; people force delete its pods, and other pods need its volumes.
 fn incident(plan: &Plan, draws: &mut Draws) -> Vec<(u64, Fault)> {
     let at = BEGIN + draws.below(100);
-    let node = usize::try_from(draws.below(plan.nodes as u64)).unwrap_or(0);
+    let node = draws.index(plan.nodes);
     let seconds = 60 + draws.below(plan.heal_at - 130);
     let lost = match draws.below(7) {
         0 => Fault::PowerOff { node, back: draws.percent(60).then_some(seconds) },
@@ -122,7 +116,7 @@ fn of_objects(plan: &Plan, draws: &mut Draws) -> Vec<(u64, Fault)> {
     // volume.
     let gated = plan.with.guarded_volumes.is_some_and(|guarding| guarding.gate);
     if draws.percent(30) && gated {
-        let pod = usize::try_from(draws.below(plan.pods as u64)).unwrap_or(0);
+        let pod = draws.index(plan.pods);
         let at = BEGIN + draws.below(100);
         if draws.percent(60) {
             // Until the end of the faults at most: a volume that a deaf kubelet uses cannot be freed.
@@ -135,7 +129,7 @@ fn of_objects(plan: &Plan, draws: &mut Draws) -> Vec<(u64, Fault)> {
         faults.extend((0..plan.replicas).map(crash));
     }
     if draws.percent(50) {
-        let pod = usize::try_from(draws.below(plan.pods as u64)).unwrap_or(0);
+        let pod = draws.index(plan.pods);
         let at = BEGIN + draws.below(200);
         faults.push((at, Fault::RenewVolume { pod, force: draws.percent(30) }));
         faults.push((at + draws.below(30), Fault::DeletePod { pod }));

@@ -27,7 +27,7 @@ pub(super) fn add(plan: &mut Plan) {
     }
     for _ in 0..1 + draws.below(3) {
         let at = BEGIN + draws.below(plan.heal_at - BEGIN - 5);
-        let replica = usize::try_from(draws.below(plan.replicas as u64)).unwrap_or(0);
+        let replica = draws.index(plan.replicas);
         let seconds = 5 + draws.below(60);
         let fault = if draws.percent(50) {
             let kind = draws.choose(&KINDS).copied().unwrap_or("Node").to_owned();

@@ -1,14 +1,10 @@
 //! The part of a drawn plan that concerns kubelets whose workers are busy when their Node is deleted.
 
-use super::plan::{Fault, Plan, Restart};
+use super::plan::{BEGIN, Fault, Plan, Restart, SPARE};
 use crate::chance::{Chance, Draws};
 
 /// The share of seeds that have them, in percent.
 const BUSY: u64 = 15;
-/// When the first container may be restarted: the pods run.
-const BEGIN: u64 = 28;
-/// How long before the end of the faults the last worker is free.
-const SPARE: u64 = 5;
 
 /// Adds them to the plan of some seeds. Uses random numbers of its own: the rest of the plan stays as it was.
 ///
@@ -21,8 +17,8 @@ pub(super) fn add(plan: &mut Plan) {
     }
     plan.with.slow_start = Some(1 + draws.below(120));
     for _ in 0..1 + draws.below(3) {
-        let pod = usize::try_from(draws.below(plan.pods as u64)).unwrap_or(0);
-        let node = usize::try_from(draws.below(plan.nodes as u64)).unwrap_or(0);
+        let pod = draws.index(plan.pods);
+        let node = draws.index(plan.nodes);
         let at = BEGIN + draws.below(plan.heal_at - BEGIN - SPARE);
         let seconds = (1 + draws.below(250)).min(plan.heal_at - SPARE - at);
         plan.faults.push((at, Fault::RestartContainer { pod, why: Restart::Crashed, seconds }));

@@ -172,8 +172,7 @@ impl Acts {
 impl Checker {
     /// A request was executed; these are its doings.
     pub(crate) fn executed(&self, asked: &ApiRequest, code: u16, changes: &[ObservedChange]) {
-        let now = self.now();
-        let mut state = self.state.lock();
+        let (now, mut state) = self.now_and_state();
         let head = format!("{} {} {} {:?} {code}", asked.caller, asked.method, asked.path, asked.query);
         state.trace(&[&now.as_millis().to_le_bytes(), head.as_bytes(), &asked.body]);
         state.record_on_tape(now, &head, &asked.body, changes);

@@ -219,8 +219,7 @@ fn numbers(budget: &Budget) -> String {
 impl Checker {
     /// Checks at the end, without disturbances, that the statuses are right.
     pub(crate) fn check_budgets(&self) {
-        let now = self.now();
-        let mut state = self.state.lock();
+        let (now, mut state) = self.now_and_state();
         let names: Vec<String> = state.budgets.all().map(|(name, _)| name.clone()).collect();
         for name in names {
             if let Some(why) = state.withheld_disruption(now, &name) {

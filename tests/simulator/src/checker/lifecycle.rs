@@ -373,8 +373,7 @@ impl State {
 impl Checker {
     /// The Eviction API is served from now on, or not.
     pub(crate) fn gate_switched(&self, on: bool) {
-        let now = self.now();
-        let mut state = self.state.lock();
+        let (now, mut state) = self.now_and_state();
         if on || state.lifecycle.served.is_none() {
             state.lifecycle.served = Some(now);
         }

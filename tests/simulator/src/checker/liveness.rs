@@ -84,8 +84,7 @@ impl Checker {
     /// Checks that orphans are gone by their deadline, and reported until then. `holds` are the holds that the
     /// processes under test show.
     pub(crate) fn check_settled(&self, pods: &[Arc<Value>], nodes: &[Arc<Value>], holds: &Shown) {
-        let now = self.now();
-        let mut state = self.state.lock();
+        let (now, mut state) = self.now_and_state();
         for Orphan { pod, node, told_at, owed_at } in orphans(&state, self.promise.quarantine, pods, nodes) {
             let shown = |reason: &str| holds.holds_pod(pod, reason);
             let name = format!("{} ({:.8})", str_at(pod, "/metadata/name"), str_at(pod, "/metadata/uid"));
@@ -121,8 +120,7 @@ impl Checker {
     /// L7: a pod that was deleted gracefully on an unreachable node without evidence waits without limit, and the hold
     /// is shown.
     pub(crate) fn check_stuck(&self, pods: &[Arc<Value>], holds: &Shown) {
-        let now = self.now();
-        let mut state = self.state.lock();
+        let (now, mut state) = self.now_and_state();
         let calm = state.budgets.untroubled_since(now, state.healed);
         let calm = if calm.is_zero() { calm } else { calm + RECOVERS };
         let from = calm.max(state.acts.led_since().unwrap_or(now));

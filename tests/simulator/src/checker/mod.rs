@@ -58,7 +58,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use audience::{News, Tone};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 pub use probes::unreached;
 pub(crate) use rest::FAILOVER;
 use tokio::time::Instant;
@@ -225,7 +225,7 @@ pub(crate) struct Promise {
     pub(crate) renew_deadline: Duration,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
     violations: Vec<Violation>,
     timeline: Vec<(Duration, String)>,
@@ -273,34 +273,7 @@ const VIOLATIONS_KEPT: usize = 5;
 impl Checker {
     #[expect(clippy::disallowed_methods, reason = "the clock of the world begins here")]
     pub(crate) fn new(promise: Promise) -> Arc<Self> {
-        let state = State {
-            violations: Vec::new(),
-            timeline: Vec::new(),
-            news: Vec::new(),
-            announced_violations: BTreeSet::new(),
-            probes: BTreeMap::new(),
-            broken: BTreeMap::new(),
-            hash: 0xCBF2_9CE4_8422_2325,
-            processes: processes::Ledger::default(),
-            presence: presence::Presence::default(),
-            healed: None,
-            acts: acts::Acts::default(),
-            budgets: budgets::Budgets::default(),
-            spending: BTreeMap::new(),
-            clocks_jumped: false,
-            storage: storage::Storage::default(),
-            taints: taints::Taints::default(),
-            nodes: nodes::Nodes::default(),
-            owners: volumes::Owners::default(),
-            alive: alive::KubeletReports::default(),
-            quarantine: promise.quarantine,
-            fences: fences::Fences::default(),
-            tape: Vec::new(),
-            keeps_tape: false,
-            requests: requests::Requests::default(),
-            leaders: leaders::Leaders::default(),
-            lifecycle: lifecycle::Lifecycle::default(),
-        };
+        let state = State { hash: 0xCBF2_9CE4_8422_2325, quarantine: promise.quarantine, ..State::default() };
         Arc::new(Self { began: Instant::now(), promise, state: Mutex::new(state) })
     }
 
@@ -314,6 +287,10 @@ impl Checker {
     /// Time since the start of the run.
     pub(crate) fn now(&self) -> Duration {
         self.instant().duration_since(self.began)
+    }
+
+    fn now_and_state(&self) -> (Duration, MutexGuard<'_, State>) {
+        (self.now(), self.state.lock())
     }
 
     /// Something happened that whoever works on the simulator wants to read.

@@ -216,8 +216,7 @@ impl Checker {
 
     /// Checks that every lost node is marked as lost by now, and no reachable one.
     pub(crate) fn check_nodes(&self) {
-        let now = self.now();
-        let mut state = self.state.lock();
+        let (now, mut state) = self.now_and_state();
         if state.nodes.keeper == Keeper::Theirs {
             return;
         }

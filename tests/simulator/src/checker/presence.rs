@@ -127,8 +127,7 @@ fn longest(spans: &[Span], now: Duration) -> Option<Longest<'_>> {
 impl Checker {
     /// Measures which identities can be reached, and of which more than one copy writes.
     pub(crate) fn copies_are_counted(&self, is_frozen: impl Fn(&str) -> bool, is_cut: impl Fn(&str) -> bool) {
-        let now = self.now();
-        let mut state = self.state.lock();
+        let (now, mut state) = self.now_and_state();
         let State { processes, presence, healed, .. } = &mut *state;
         if healed.is_some() {
             return;

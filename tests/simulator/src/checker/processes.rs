@@ -95,8 +95,7 @@ fn excuse(state: &State, other: &Process, new: &Process) -> Option<&'static str>
 impl Checker {
     /// A process starts. Returns its number.
     pub(crate) fn process_starts(&self, identity: &str, uid: &str, node: &Arc<str>, boot: u32) -> u64 {
-        let now = self.now();
-        let mut state = self.state.lock();
+        let (now, mut state) = self.now_and_state();
         let (identity, uid, node) = (identity.to_owned(), uid.to_owned(), Arc::clone(node));
         // docs/assumptions.md: lists-the-present
         // kubernetes#59848: a kubelet that starts lists its pods from an API server that lags. No evidence about the
@@ -146,8 +145,7 @@ impl Checker {
     }
 
     pub(crate) fn process_ends(&self, number: u64, why: &str) {
-        let now = self.now();
-        let mut state = self.state.lock();
+        let (now, mut state) = self.now_and_state();
         if let Some(process) = state.processes.running.remove(&number) {
             let Process { identity, uid, node, .. } = process;
             let text = format!("{} ends on {node}: {why}", audience::pod(&identity));

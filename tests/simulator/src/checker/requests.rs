@@ -77,8 +77,7 @@ fn is_write_to_pods(method: &http::Method, path: &str) -> bool {
 impl Checker {
     /// A process under test sends a request.
     pub(crate) fn sent(self: &Arc<Self>, caller: &str, method: &http::Method, path: &str, body: &[u8]) -> Outstanding {
-        let now = self.now();
-        let mut state = self.state.lock();
+        let (now, mut state) = self.now_and_state();
         state.trace(&[&now.as_millis().to_le_bytes(), caller.as_bytes(), path.as_bytes(), body]);
         state.acted(now, caller, method, path, body);
         if is_write_to_pods(method, path) {
@@ -106,8 +105,7 @@ impl Checker {
 
     /// Requests that nobody gave up in time.
     pub(crate) fn check_outstanding(&self) {
-        let now = self.now();
-        let mut state = self.state.lock();
+        let (now, mut state) = self.now_and_state();
         let late = |open: &&Open| now.saturating_sub(open.since) > LONGEST_REQUEST;
         let told = |open: &Open| format!("{} is under way since {:?}: it has no deadline", open.what, open.since);
         let late: Vec<_> = state.requests.outstanding.values().filter(late).map(told).collect();

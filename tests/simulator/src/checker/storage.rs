@@ -86,8 +86,7 @@ impl Checker {
 
     /// A volume was attached to a node: no process on another node may write to it.
     pub(crate) fn volume_is_attached(&self, identity: &str, node: &str) {
-        let now = self.now();
-        let mut state = self.state.lock();
+        let (now, mut state) = self.now_and_state();
         let before = state.storage.attached.insert(identity.to_owned(), (node.to_owned(), now));
         if before.is_some_and(|(before, _)| before != node) {
             state.probe("a volume was attached to its next node");
@@ -145,8 +144,7 @@ impl Checker {
 
     /// Every process with a volume writes to it, except those on frozen machines.
     pub(crate) fn volumes_are_written(&self, is_frozen: impl Fn(&str) -> bool) {
-        let now = self.now();
-        let mut state = self.state.lock();
+        let (now, mut state) = self.now_and_state();
         let awake = state.processes.running().filter(|process| !is_frozen(&process.node));
         let writers: Vec<(Process, String)> = awake
             .flat_map(|process| {

@@ -350,8 +350,7 @@ impl State {
 impl Checker {
     /// Whoever bears a taint no longer has been asked to end by now.
     pub(crate) fn check_taints(&self) {
-        let now = self.now();
-        let mut state = self.state.lock();
+        let (now, mut state) = self.now_and_state();
         let calm = state.budgets.untroubled_since(now, state.healed);
         let calm = if calm.is_zero() { calm } else { calm + RECOVERS };
         let (Some(leader), Some(led_since)) = (state.acts.leader().map(str::to_owned), state.acts.led_since()) else {

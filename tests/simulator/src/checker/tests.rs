@@ -70,6 +70,11 @@ fn acts(checker: &Checker, method: Method, body: &Value, before: Value, after: O
     checker.executed(&asked, 200, &[change("Pod", "default/data-0", Some(before), after)]);
 }
 
+/// The rules that a process under test breaks by that.
+fn acted(method: Method, body: &Value, before: Value, after: Option<Value>) -> Vec<Invariant> {
+    broken(async |checker| acts(checker, method, body, before, after))
+}
+
 fn preconditions(grace: i64) -> Value {
     json!({ "gracePeriodSeconds": grace, "preconditions": { "uid": "u1", "resourceVersion": "1" } })
 }
@@ -80,26 +85,19 @@ pub(super) fn patch() -> Value {
 
 #[test]
 fn s5_grace_is_not_lengthened_and_not_shortened_without_evidence() {
-    let graceful = preconditions(60);
-    let longer = broken(async |checker| {
-        acts(checker, Method::DELETE, &graceful, deleted(30), Some(deleted(60)));
-    });
+    let longer = acted(Method::DELETE, &preconditions(60), deleted(30), Some(deleted(60)));
     assert!(longer.contains(&Invariant::Grace), "{longer:?}");
-    let shorter = broken(async |checker| {
-        acts(checker, Method::DELETE, &preconditions(5), pod(), Some(deleted(5)));
-    });
+    let shorter = acted(Method::DELETE, &preconditions(5), pod(), Some(deleted(5)));
     assert!(shorter.contains(&Invariant::Grace), "{shorter:?}");
-    let full = broken(async |checker| {
-        acts(checker, Method::DELETE, &preconditions(30), pod(), Some(deleted(30)));
-    });
+    let full = acted(Method::DELETE, &preconditions(30), pod(), Some(deleted(30)));
     assert_eq!(full, [Invariant::Hygiene], "all the grace that there is, but nobody was told why");
 }
 
 #[test]
 fn s6_a_graceful_deletion_removes_nothing_immediately() {
-    let at_once = broken(async |checker| acts(checker, Method::DELETE, &preconditions(30), pod(), None));
+    let at_once = acted(Method::DELETE, &preconditions(30), pod(), None);
     assert!(at_once.contains(&Invariant::Graceful), "{at_once:?}");
-    let forced = broken(async |checker| acts(checker, Method::DELETE, &preconditions(0), pod(), None));
+    let forced = acted(Method::DELETE, &preconditions(0), pod(), None);
     assert!(forced.iter().all(|broken| *broken == Invariant::Evidence), "{forced:?}");
     assert!(!forced.is_empty(), "a forced removal of a running pod");
 }
@@ -108,28 +106,20 @@ fn s6_a_graceful_deletion_removes_nothing_immediately() {
 fn s2_removing_foreign_finalizers_is_a_violation() {
     let mut kept = deleted(0);
     kept["metadata"]["finalizers"] = json!(["example.com/hook"]);
-    let released = broken(async |checker| {
-        acts(checker, Method::PATCH, &patch(), kept.clone(), Some(deleted(0)));
-    });
+    let released = acted(Method::PATCH, &patch(), kept, Some(deleted(0)));
     assert_eq!(released, [Invariant::Evidence]);
 }
 
 #[test]
 fn s11_a_terminal_phase_stays_and_conditions_are_true() {
-    let revived = broken(async |checker| {
-        acts(checker, Method::PATCH, &patch(), phase(pod(), "Failed"), Some(pod()));
-    });
+    let revived = acted(Method::PATCH, &patch(), phase(pod(), "Failed"), Some(pod()));
     assert_eq!(revived, [Invariant::Truth]);
-    let other_end = broken(async |checker| {
-        acts(checker, Method::PATCH, &patch(), phase(pod(), "Succeeded"), Some(phase(pod(), "Failed")));
-    });
+    let other_end = acted(Method::PATCH, &patch(), phase(pod(), "Succeeded"), Some(phase(pod(), "Failed")));
     assert_eq!(other_end, [Invariant::Truth]);
     let mut orphan = pod();
     orphan["status"]["conditions"] =
         json!([{ "type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC" }]);
-    let lied = broken(async |checker| {
-        acts(checker, Method::PATCH, &patch(), pod(), Some(orphan.clone()));
-    });
+    let lied = acted(Method::PATCH, &patch(), pod(), Some(orphan.clone()));
     assert_eq!(lied, [Invariant::Truth]);
     let violations = broken(async |checker| {
         let person = ApiRequest::new("person", Method::DELETE, "/api/v1/nodes/node-0");

@@ -214,9 +214,7 @@ impl Generator {
         let mut patch = match self.draws.below(8) {
             0 => json!({ "metadata": { "labels": { "app": self.draws.choose(&["x", "y"]).copied() } } }),
             1 => json!({ "metadata": { "labels": { "app": null } } }),
-            2 => {
-                json!({ "metadata": { "annotations": { "example.com/a": format!("{}", self.draws.below(2)) } } })
-            }
+            2 => json!({ "metadata": { "annotations": { "example.com/a": format!("{}", self.draws.below(2)) } } }),
             3 => json!({ "metadata": { "name": "other" } }),
             4 => json!({ "metadata": {} }),
             _ => json!({ "spec": target.spec_change(&mut self.draws) }),

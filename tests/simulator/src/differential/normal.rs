@@ -175,9 +175,7 @@ impl Normaliser {
         }
         match text.parse::<Timestamp>() {
             // A time from the request itself is not relative to the start.
-            Ok(time) if !text.starts_with("2026-01-01") => {
-                format!("t:{}", time.as_second() - self.began.as_second())
-            }
+            Ok(time) if !text.starts_with("2026-01-01") => format!("t:{}", time.as_second() - self.began.as_second()),
             _ => text.to_owned(),
         }
     }

@@ -96,21 +96,8 @@ impl Target {
 
     /// The path of the collection, in a namespace or of the cluster.
     pub(super) fn collection(self, namespace: &str) -> String {
-        let (prefix, plural) = match self {
-            Self::Pod => ("/api/v1", "pods"),
-            Self::Node => ("/api/v1", "nodes"),
-            Self::Lease => ("/apis/coordination.k8s.io/v1", "leases"),
-            Self::Budget => ("/apis/policy/v1", "poddisruptionbudgets"),
-            Self::Volume => ("/api/v1", "persistentvolumes"),
-            Self::Claim => ("/api/v1", "persistentvolumeclaims"),
-            Self::Attachment => ("/apis/storage.k8s.io/v1", "volumeattachments"),
-            Self::StatefulSet => ("/apis/apps/v1", "statefulsets"),
-            Self::ReplicaSet => ("/apis/apps/v1", "replicasets"),
-            Self::Deployment => ("/apis/apps/v1", "deployments"),
-            Self::Replication => ("/api/v1", "replicationcontrollers"),
-            Self::Event => ("/api/v1", "events"),
-            Self::Ours(own) => ("/apis/pod-safety.dev/v1alpha1", own.plural()),
-        };
+        let (version, _, plural) = self.resource();
+        let prefix = if version == "v1" { "/api/v1".to_owned() } else { format!("/apis/{version}") };
         if self.namespaced() {
             format!("{prefix}/namespaces/{namespace}/{plural}")
         } else {
@@ -131,28 +118,29 @@ impl Target {
             metadata["ownerReferences"] = json!([{ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "s", "uid": "owner-1", "controller": true }]);
         }
         let mut object = self.body(sequence, namespace, draws);
-        let (version, kind) = self.type_meta();
+        let (version, kind, _) = self.resource();
         object["apiVersion"] = version.into();
         object["kind"] = kind.into();
         object["metadata"] = metadata;
         object
     }
 
-    const fn type_meta(self) -> (&'static str, &'static str) {
+    /// Its API version, its kind, and its name in paths.
+    const fn resource(self) -> (&'static str, &'static str, &'static str) {
         match self {
-            Self::Pod => ("v1", "Pod"),
-            Self::Node => ("v1", "Node"),
-            Self::Lease => ("coordination.k8s.io/v1", "Lease"),
-            Self::Budget => ("policy/v1", "PodDisruptionBudget"),
-            Self::Volume => ("v1", "PersistentVolume"),
-            Self::Claim => ("v1", "PersistentVolumeClaim"),
-            Self::Attachment => ("storage.k8s.io/v1", "VolumeAttachment"),
-            Self::StatefulSet => ("apps/v1", "StatefulSet"),
-            Self::ReplicaSet => ("apps/v1", "ReplicaSet"),
-            Self::Deployment => ("apps/v1", "Deployment"),
-            Self::Replication => ("v1", "ReplicationController"),
-            Self::Event => ("v1", "Event"),
-            Self::Ours(own) => ("pod-safety.dev/v1alpha1", own.kind()),
+            Self::Pod => ("v1", "Pod", "pods"),
+            Self::Node => ("v1", "Node", "nodes"),
+            Self::Lease => ("coordination.k8s.io/v1", "Lease", "leases"),
+            Self::Budget => ("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets"),
+            Self::Volume => ("v1", "PersistentVolume", "persistentvolumes"),
+            Self::Claim => ("v1", "PersistentVolumeClaim", "persistentvolumeclaims"),
+            Self::Attachment => ("storage.k8s.io/v1", "VolumeAttachment", "volumeattachments"),
+            Self::StatefulSet => ("apps/v1", "StatefulSet", "statefulsets"),
+            Self::ReplicaSet => ("apps/v1", "ReplicaSet", "replicasets"),
+            Self::Deployment => ("apps/v1", "Deployment", "deployments"),
+            Self::Replication => ("v1", "ReplicationController", "replicationcontrollers"),
+            Self::Event => ("v1", "Event", "events"),
+            Self::Ours(own) => ("pod-safety.dev/v1alpha1", own.kind(), own.plural()),
         }
     }
 
@@ -280,9 +268,7 @@ impl Target {
                 0 => json!({ "minAvailable": draws.below(3) }),
                 _ => json!({ "selector": { "matchLabels": { "tier": "db" } } }),
             },
-            Self::Volume => {
-                json!({ "persistentVolumeReclaimPolicy": draws.choose(&["Retain", "Delete"]).copied() })
-            }
+            Self::Volume => json!({ "persistentVolumeReclaimPolicy": draws.choose(&["Retain", "Delete"]).copied() }),
             Self::Claim => json!({ "volumeName": format!("v{}", draws.below(2)) }),
             Self::Attachment => json!({ "nodeName": format!("n{}", draws.below(2)) }),
             Self::ReplicaSet | Self::Deployment => match draws.below(3) {

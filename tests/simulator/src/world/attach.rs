@@ -82,15 +82,12 @@ impl AttachDetach {
             starts: 0,
         };
         let env = host.env();
-        host.env().spawner.spawn(
-            "attach-detach",
-            Box::pin(async move {
-                loop {
-                    controller.reconcile().await;
-                    env.sleep(POLL_INTERVAL).await;
-                }
-            }),
-        );
+        host.start_task("attach-detach", async move {
+            loop {
+                controller.reconcile().await;
+                env.sleep(POLL_INTERVAL).await;
+            }
+        });
     }
 
     async fn request(&self, method: &str, path: &str, body: Option<Value>) -> Option<Answer> {

@@ -287,11 +287,7 @@ impl Device {
                 world.checker.announce(Tone::Other, format!("{name} switches {node} off"));
                 world.power_off(machine);
             }
-            Act::On => {
-                world.checker.announce(Tone::Other, format!("{name} switches {node} on"));
-                let world = Arc::clone(world);
-                self.host.spawn("boot", Box::pin(async move { world.power_on(machine).await }));
-            }
+            Act::On => self.switch_on(world, machine),
             Act::Look => {}
         }
     }
@@ -308,13 +304,15 @@ impl Device {
                 world.checker.probe("a machine lost both of its supplies");
                 world.power_off(machine);
             }
-            Act::On => {
-                world.checker.announce(Tone::Other, format!("{name} switches {node} on"));
-                let world = Arc::clone(world);
-                self.host.spawn("boot", Box::pin(async move { world.power_on(machine).await }));
-            }
+            Act::On => self.switch_on(world, machine),
             Act::Look => {}
         }
+    }
+
+    fn switch_on(&self, world: &Arc<World>, machine: usize) {
+        world.checker.announce(Tone::Other, format!("{} switches {} on", self.name, world.node(machine)));
+        let world = Arc::clone(world);
+        self.host.spawn("boot", Box::pin(async move { world.power_on(machine).await }));
     }
 
     /// Acts after so many seconds, unless it is repaired before.

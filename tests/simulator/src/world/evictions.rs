@@ -89,18 +89,15 @@ impl Responders {
             since: BTreeMap::new(),
         };
         let env = host.env();
-        host.env().spawner.spawn(
-            "responders",
-            Box::pin(async move {
-                loop {
-                    if responders.world.etcd.serves_evictions() {
-                        responders.respond().await;
-                        responders.collect().await;
-                    }
-                    env.sleep(Duration::from_secs(1)).await;
+        host.start_task("responders", async move {
+            loop {
+                if responders.world.etcd.serves_evictions() {
+                    responders.respond().await;
+                    responders.collect().await;
                 }
-            }),
-        );
+                env.sleep(Duration::from_secs(1)).await;
+            }
+        });
     }
 
     async fn send(&self, caller: &str, method: &str, path: &str, body: Option<Value>) -> u16 {

@@ -81,6 +81,11 @@ impl Host {
         Env { clock: Arc::<Self>::clone(self), spawner: Arc::<Self>::clone(self), rng: Arc::<Self>::clone(self) }
     }
 
+    /// Runs a task until the host crashes.
+    pub(crate) fn start_task(self: &Arc<Self>, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+        self.env().spawner.spawn(name, Box::pin(task));
+    }
+
     /// Aborts every task for good.
     pub(crate) fn crash(&self) {
         let tasks = {

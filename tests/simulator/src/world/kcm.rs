@@ -42,15 +42,12 @@ impl PodGc {
     pub(crate) fn start(world: &Arc<World>, host: &Arc<Host>, threshold: usize) {
         let mut collector = Self { world: Arc::clone(world), threshold, quarantined: BTreeMap::new() };
         let env = host.env();
-        host.env().spawner.spawn(
-            "kcm",
-            Box::pin(async move {
-                loop {
-                    collector.gc().await;
-                    env.sleep(CHECK_INTERVAL).await;
-                }
-            }),
-        );
+        host.start_task("kcm", async move {
+            loop {
+                collector.gc().await;
+                env.sleep(CHECK_INTERVAL).await;
+            }
+        });
     }
 
     async fn request(&self, method: &str, path: &str, body: Option<Value>) -> u16 {

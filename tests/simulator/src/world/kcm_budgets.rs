@@ -62,18 +62,15 @@ impl Budgets {
             recheck: BTreeMap::new(),
         };
         let env = host.env();
-        host.env().spawner.spawn(
-            "kcm-disruption",
-            Box::pin(async move {
-                loop {
-                    budgets.observe_changes();
-                    if let Some(name) = budgets.queue.pop_front() {
-                        budgets.sync(&name).await;
-                    }
-                    env.sleep(PACE).await;
+        host.start_task("kcm-disruption", async move {
+            loop {
+                budgets.observe_changes();
+                if let Some(name) = budgets.queue.pop_front() {
+                    budgets.sync(&name).await;
                 }
-            }),
-        );
+                env.sleep(PACE).await;
+            }
+        });
     }
 
     /// The controller's own clock, which is right.

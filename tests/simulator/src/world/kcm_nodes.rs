@@ -51,18 +51,15 @@ impl Nodes {
     fn start_with(world: &Arc<World>, host: &Arc<Host>, caller: &'static str, mut taints: Option<Taints>) {
         let mut nodes = Self { world: Arc::clone(world), probes: BTreeMap::new(), tainted_at: None, caller };
         let env = host.env();
-        host.env().spawner.spawn(
-            "kcm-nodes",
-            Box::pin(async move {
-                loop {
-                    nodes.monitor().await;
-                    if let Some(taints) = &mut taints {
-                        taints.evict().await;
-                    }
-                    env.sleep(MONITOR_INTERVAL).await;
+        host.start_task("kcm-nodes", async move {
+            loop {
+                nodes.monitor().await;
+                if let Some(taints) = &mut taints {
+                    taints.evict().await;
                 }
-            }),
-        );
+                env.sleep(MONITOR_INTERVAL).await;
+            }
+        });
     }
 
     async fn monitor(&mut self) {

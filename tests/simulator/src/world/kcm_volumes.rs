@@ -33,26 +33,23 @@ struct VolumeControllers {
 /// Starts them.
 pub(super) fn start(world: &Arc<World>, host: &Arc<Host>) {
     let (world, env) = (Arc::clone(world), host.env());
-    host.env().spawner.spawn(
-        "claims",
-        Box::pin(async move {
-            loop {
-                if let Some(server) = world.servers.get(0) {
-                    let has_volume = |pod: &Value| value_at(pod, "/spec/volumes/0").is_some();
-                    let pass = VolumeControllers {
-                        world: Arc::clone(&world),
-                        pods: server.cached_that("Pod", has_volume),
-                        claims: server.cached("PersistentVolumeClaim"),
-                        volumes: server.cached("PersistentVolume"),
-                    };
-                    pass.at_pods().await;
-                    pass.at_claims().await;
-                    pass.at_volumes().await;
-                }
-                env.sleep(POLL_INTERVAL).await;
+    host.start_task("claims", async move {
+        loop {
+            if let Some(server) = world.servers.get(0) {
+                let has_volume = |pod: &Value| value_at(pod, "/spec/volumes/0").is_some();
+                let pass = VolumeControllers {
+                    world: Arc::clone(&world),
+                    pods: server.cached_that("Pod", has_volume),
+                    claims: server.cached("PersistentVolumeClaim"),
+                    volumes: server.cached("PersistentVolume"),
+                };
+                pass.at_pods().await;
+                pass.at_claims().await;
+                pass.at_volumes().await;
             }
-        }),
-    );
+            env.sleep(POLL_INTERVAL).await;
+        }
+    });
 }
 
 fn name(object: &Value) -> &str {

@@ -35,7 +35,7 @@ pub enum Subject {
 }
 
 /// What a run came to.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// The rules that were broken.
     pub violations: Vec<Violation>,
@@ -147,15 +147,8 @@ fn start(plan: &Plan, subject: Subject, tape: Tape, audience: Option<Audience>) 
             let (at, invariant, what) = (Duration::ZERO, Invariant::Simulator, error.to_string());
             let outcome = Outcome {
                 violations: vec![Violation { at, invariant, plain: what.clone(), what }],
-                timeline: Vec::new(),
-                news: Vec::new(),
-                probes: BTreeMap::new(),
-                tape: Vec::new(),
-                hash: 0,
-                simulated: Duration::ZERO,
                 broken: BTreeMap::from([(Invariant::Simulator, 1)]),
-                presence: Presence::default(),
-                stuck: Vec::new(),
+                ..Outcome::default()
             };
             (outcome, (Vec::new(), None))
         }

@@ -32,15 +32,12 @@ impl Script {
     pub(crate) fn start(world: &Arc<World>, host: &Arc<Host>) {
         let mut script = Self { world: Arc::clone(world), renewals: BTreeMap::new() };
         let env = host.env();
-        host.env().spawner.spawn(
-            "script",
-            Box::pin(async move {
-                loop {
-                    script.poll().await;
-                    env.sleep(POLL_INTERVAL).await;
-                }
-            }),
-        );
+        host.start_task("script", async move {
+            loop {
+                script.poll().await;
+                env.sleep(POLL_INTERVAL).await;
+            }
+        });
     }
 
     async fn request(&self, method: &str, path: &str, body: Option<Value>) -> Option<(u16, Value)> {

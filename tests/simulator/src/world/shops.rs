@@ -79,15 +79,12 @@ impl Shops {
         }
         let mut shops = Self { world: Arc::clone(world), beats: BTreeMap::new(), reported: BTreeSet::new() };
         let env = host.env();
-        host.env().spawner.spawn(
-            "shops",
-            Box::pin(async move {
-                loop {
-                    shops.reconcile().await;
-                    env.sleep(Duration::from_secs(1)).await;
-                }
-            }),
-        );
+        host.start_task("shops", async move {
+            loop {
+                shops.reconcile().await;
+                env.sleep(Duration::from_secs(1)).await;
+            }
+        });
     }
 
     async fn request(&self, caller: &str, method: &str, path: &str, body: Option<Value>) -> u16 {

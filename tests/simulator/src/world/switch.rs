@@ -131,7 +131,7 @@ impl Switch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::campaign::{Extras, Plan};
+    use crate::campaign::Plan;
     use crate::world::{Baseline, Subject};
 
     /// A world of one machine that was on for 20 s. Returns the result of a request to its switch: the answer, the
@@ -139,17 +139,8 @@ mod tests {
     fn run_order(manner: Manner, order: Order) -> (Option<ReportedPower>, bool, bool, usize) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(async {
-            let plan = Plan {
-                seed: 1,
-                servers: 1,
-                nodes: 1,
-                replicas: 0,
-                pods: 0,
-                lease_collected_after: 15,
-                heal_at: 100,
-                with: Extras::default(),
-                faults: Vec::new(),
-            };
+            let plan = Plan { seed: 1, servers: 1, nodes: 1, heal_at: 100, ..Plan::default() };
+            let plan = Plan { lease_collected_after: 15, ..plan };
             let world = World::for_tests(&plan, Subject::Baseline(Baseline::Script));
             world.restart_server(0);
             world.power_on(0).await;

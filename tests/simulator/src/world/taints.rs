@@ -54,24 +54,21 @@ const STUCK_INTERVAL: u64 = 5;
 /// Lets the checker verify every second that every pod that must be evicted was deleted, and every lost node is marked.
 pub(super) fn watch(world: &Arc<World>, host: &Arc<Host>) {
     let (world, env) = (Arc::clone(world), host.env());
-    host.env().spawner.spawn(
-        "taints",
-        Box::pin(async move {
-            for second in 1_u64.. {
-                env.sleep(Duration::from_secs(1)).await;
-                if second.is_multiple_of(STUCK_INTERVAL) {
-                    world.check_stuck();
-                }
-                if world.with.taints {
-                    world.checker.check_taints();
-                }
-                world.checker.check_nodes();
-                if let Some(fencing) = world.with.fencing {
-                    world.checker.check_fences(fencing.switches_on());
-                }
+    host.start_task("taints", async move {
+        for second in 1_u64.. {
+            env.sleep(Duration::from_secs(1)).await;
+            if second.is_multiple_of(STUCK_INTERVAL) {
+                world.check_stuck();
             }
-        }),
-    );
+            if world.with.taints {
+                world.checker.check_taints();
+            }
+            world.checker.check_nodes();
+            if let Some(fencing) = world.with.fencing {
+                world.checker.check_fences(fencing.switches_on());
+            }
+        }
+    });
 }
 
 impl World {

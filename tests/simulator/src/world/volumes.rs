@@ -12,14 +12,11 @@ const WRITE_INTERVAL: Duration = Duration::from_secs(1);
 /// Lets every process with a volume write to it.
 pub(crate) fn start(world: &Arc<World>, host: &Arc<Host>) {
     let (world, env) = (Arc::clone(world), host.env());
-    host.env().spawner.spawn(
-        "volumes",
-        Box::pin(async move {
-            loop {
-                env.sleep(WRITE_INTERVAL).await;
-                world.checker.volumes_are_written(|node| world.is_frozen(node));
-                world.checker.copies_are_counted(|node| world.is_frozen(node), |node| world.is_cut(node));
-            }
-        }),
-    );
+    host.start_task("volumes", async move {
+        loop {
+            env.sleep(WRITE_INTERVAL).await;
+            world.checker.volumes_are_written(|node| world.is_frozen(node));
+            world.checker.copies_are_counted(|node| world.is_frozen(node), |node| world.is_cut(node));
+        }
+    });
 }

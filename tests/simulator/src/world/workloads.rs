@@ -49,16 +49,13 @@ impl Workloads {
             jobs: 0,
         };
         let env = host.env();
-        host.env().spawner.spawn(
-            "workloads",
-            Box::pin(async move {
-                let mut workloads = workloads;
-                loop {
-                    workloads.reconcile().await;
-                    env.sleep(Duration::from_secs(1)).await;
-                }
-            }),
-        );
+        host.start_task("workloads", async move {
+            let mut workloads = workloads;
+            loop {
+                workloads.reconcile().await;
+                env.sleep(Duration::from_secs(1)).await;
+            }
+        });
     }
 
     async fn request(&self, method: &str, path: &str, body: Option<Value>) -> u16 {

@@ -1,5 +1,4 @@
 //! A live run with a viewer, who can intervene.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "tests fail loudly")]
 
 use std::collections::BTreeSet;
 use std::time::Duration;

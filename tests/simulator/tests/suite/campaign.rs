@@ -29,24 +29,13 @@ fn seeds() -> Range<u64> {
 
 #[test]
 fn an_orphan_of_a_dead_node_is_removed_and_its_successor_runs() {
-    let plan = Plan {
-        seed: 1,
-        servers: 1,
-        nodes: 2,
-        replicas: 1,
-        pods: 2,
-        lease_collected_after: 5,
-        heal_at: 150,
-        with: Extras::default(),
-        faults: vec![
-            (60, Fault::PowerOff { node: 0, back: None }),
-            (61, Fault::PowerOff { node: 1, back: Some(10) }),
-            (62, Fault::DeleteNode { node: 0 }),
-        ],
-    };
-    let outcome = run(&plan, SHIPPED);
-    println!("{}", report(&plan, &outcome));
-    assert!(outcome.violations.is_empty());
+    let faults = vec![
+        (60, Fault::PowerOff { node: 0, back: None }),
+        (61, Fault::PowerOff { node: 1, back: Some(10) }),
+        (62, Fault::DeleteNode { node: 0 }),
+    ];
+    let small = Plan { servers: 1, nodes: 2, replicas: 1, pods: 2, ..plan(faults) };
+    let outcome = well(&Plan { lease_collected_after: 5, heal_at: 150, ..small });
     assert!(outcome.probes.contains_key("removed on NodeGone"), "{:?}", outcome.probes);
 }
 
@@ -98,22 +87,11 @@ fn a_seed_gives_the_same_run_each_time() {
 /// collected.
 #[test]
 fn bug_pods_of_a_connected_kubelet_without_a_lease_were_not_deleted_gracefully() {
-    let plan = |collected| Plan {
-        seed: 1,
-        servers: 1,
-        nodes: 2,
-        replicas: 2,
-        pods: 3,
-        lease_collected_after: collected,
-        heal_at: 150,
-        with: Extras::default(),
-        faults: vec![(63, Fault::DeleteNode { node: 0 })],
-    };
+    let deleted =
+        Plan { servers: 1, nodes: 2, pods: 3, heal_at: 150, ..plan(vec![(63, Fault::DeleteNode { node: 0 })]) };
     // While there is a Lease, its renewals hold the pods: for five minutes.
     for (collected, held) in [(1, false), (15, false), (3_600, true)] {
-        let plan = plan(collected);
-        let outcome = run(&plan, SHIPPED);
-        assert!(outcome.violations.is_empty(), "{}", report(&plan, &outcome));
+        let outcome = well(&Plan { lease_collected_after: collected, ..deleted.clone() });
         let seen = |probe: &str| outcome.probes.contains_key(probe);
         assert!(seen("a kubelet said that it has seen a deletion"), "{:?}", outcome.probes);
         assert_eq!(seen("an orphan is held: KubeletAlive"), held, "{:?}", outcome.probes);
@@ -142,16 +120,10 @@ fn pods_of_a_deleted_node_whose_kubelet_reports_less_are_released_with_evidence(
 /// running one, which creates no other without its Node (`world.rs`).
 #[test]
 fn a_mirror_pod_of_a_deleted_node_holds_no_other_pod() {
-    let lost = |how: Option<Fault>| Plan {
-        seed: 1,
-        servers: 1,
-        nodes: 2,
-        replicas: 2,
-        pods: 3,
-        lease_collected_after: 5,
-        heal_at: 200,
-        with: Extras { static_pods: true, ..Extras::default() },
-        faults: how.map(|how| (60, how)).into_iter().chain([(63, Fault::DeleteNode { node: 0 })]).collect(),
+    let lost = |how: Option<Fault>| {
+        let faults = how.map(|how| (60, how)).into_iter().chain([(63, Fault::DeleteNode { node: 0 })]).collect();
+        let with = Extras { static_pods: true, ..Extras::default() };
+        Plan { servers: 1, nodes: 2, pods: 3, lease_collected_after: 5, heal_at: 200, with, ..plan(faults) }
     };
     for how in [None, Some(Fault::PowerOff { node: 0, back: None })] {
         let probes = run(&lost(how.clone()), SHIPPED).probes;

@@ -2,7 +2,6 @@
 //!
 //! New ones are written by `cargo run -p pod-safety-simulator --example campaign -- guilty` and `-- plants`, or by
 //! hand.
-#![expect(clippy::unwrap_used, reason = "tests fail loudly")]
 
 use std::collections::BTreeSet;
 

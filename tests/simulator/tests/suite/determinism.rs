@@ -1,6 +1,5 @@
 //! The same seed gives the same answers, and the same whole world, byte for byte:
 //! twice in one process, in another order, and in another process.
-#![expect(clippy::unwrap_used, reason = "tests fail loudly")]
 
 use std::io::Write as _;
 use std::sync::Arc;

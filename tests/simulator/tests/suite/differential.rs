@@ -3,8 +3,6 @@
 //! `POD_SAFETY_DIFFERENTIAL_OPS=200000` runs that many operations, `POD_SAFETY_DIFFERENTIAL_SEED` draws other ones,
 //! `POD_SAFETY_DIFFERENTIAL_FIRST` begins at that sequence, and `POD_SAFETY_DIFFERENTIAL_SHOW` prints all answers of
 //! that sequence. `POD_SAFETY_DIFFERENTIAL_ROUNDS=500` repeats the test of four clients so often on each side.
-#![expect(clippy::disallowed_methods, reason = "one side of the comparison is a real API server in real time")]
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "tests fail loudly and print what they measured")]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

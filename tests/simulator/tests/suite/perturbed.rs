@@ -1,6 +1,6 @@
 //! One strike at calls and events of every scenario. All of them: `make perturb`.
 
-use pod_safety_simulator::campaign::{fenced, guarded, perturb, perturb_writes, scenarios};
+use pod_safety_simulator::campaign::{Perturbed, fenced, guarded, perturb, perturb_writes, scenarios};
 use pod_safety_simulator::world::{Blow, Occasion, Strike, run_with_strike};
 
 use crate::shipped::SHIPPED;
@@ -21,12 +21,16 @@ fn no_strike_at_a_call_or_an_event_breaks_a_rule_thorough() {
 }
 
 fn none_breaks_a_rule(each: usize) {
-    let tally = perturb(&scenarios(), SHIPPED, each);
+    check(&perturb(&scenarios(), SHIPPED, each), scenarios().len(), 16);
+}
+
+/// No rule is broken, so many scenarios are struck, and by at least so many families in all.
+fn check(tally: &Perturbed, scenarios: usize, families: usize) {
     println!("{tally}");
     assert!(tally.diverged.is_empty(), "the runs before a strike are their references: {tally}");
     assert!(tally.broken.is_empty(), "{tally}");
-    assert_eq!(tally.scenarios.len(), scenarios().len(), "every scenario is struck: {tally}");
-    assert!(tally.families.len() >= 16, "every family strikes: {tally}");
+    assert_eq!(tally.scenarios.len(), scenarios, "every scenario is struck: {tally}");
+    assert!(tally.families.len() >= families, "too few families strike: {tally}");
 }
 
 /// Each step of an incident is recorded before and after: a process that dies, is cut off, is paused or has another
@@ -46,12 +50,7 @@ fn no_write_breaks_a_rule(each_of_well: usize, each_of_failing: usize) {
     let scenarios = fenced();
     let (well, failing) = scenarios.split_at(1);
     for (scenarios, each) in [(well, each_of_well), (failing, each_of_failing)] {
-        let tally = perturb_writes(scenarios, SHIPPED, each);
-        println!("{tally}");
-        assert!(tally.diverged.is_empty(), "the runs before a strike are their references: {tally}");
-        assert!(tally.broken.is_empty(), "{tally}");
-        assert_eq!(tally.scenarios.len(), scenarios.len(), "every scenario is struck: {tally}");
-        assert!(tally.families.len() >= 11, "every family strikes: {tally}");
+        check(&perturb_writes(scenarios, SHIPPED, each), scenarios.len(), 11);
     }
 }
 
@@ -60,12 +59,7 @@ const EACH_OF_VOLUMES: usize = 401;
 
 #[test]
 fn no_strike_while_volumes_change_their_owners_breaks_a_rule() {
-    let tally = perturb(&guarded(), SHIPPED, EACH_OF_VOLUMES);
-    println!("{tally}");
-    assert!(tally.diverged.is_empty(), "the runs before a strike are their references: {tally}");
-    assert!(tally.broken.is_empty(), "{tally}");
-    assert_eq!(tally.scenarios.len(), guarded().len(), "every scenario is struck: {tally}");
-    assert!(tally.families.len() >= 8, "families strike: {tally}");
+    check(&perturb(&guarded(), SHIPPED, EACH_OF_VOLUMES), guarded().len(), 8);
 }
 
 /// How many rules this strike breaks in this scenario.

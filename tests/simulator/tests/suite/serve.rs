@@ -1,5 +1,4 @@
 //! The simulated cluster over HTTP, as any client of Kubernetes uses it.
-#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests fail loudly; one side of them is real time")]
 
 use std::time::Duration;
 

@@ -1,10 +1,4 @@
 //! Real `kubectl` on the simulated cluster.
-#![expect(
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    clippy::disallowed_methods,
-    reason = "tests fail loudly and show what a person would see; one side of them is real time"
-)]
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;

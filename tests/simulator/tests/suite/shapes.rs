@@ -1,6 +1,5 @@
 //! Every shape of request that pod-safety sends is among those that the differential suite sends to the real API
 //! server.
-#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test drives the pieces of shared by hand")]
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

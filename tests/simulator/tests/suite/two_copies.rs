@@ -1,6 +1,5 @@
 //! Plans in which two processes of one identity must not run: the record of processes shows it, whatever the checker
 //! excuses.
-#![expect(clippy::unwrap_used, reason = "tests fail loudly")]
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -13,7 +13,7 @@ pub(crate) mod trace;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use pod_safety_control_plane::{Implementation, until};
+use pod_safety_control_plane::{Implementation, wait_until};
 
 use differences::Difference;
 use recorded::Recorded;
@@ -147,7 +147,7 @@ impl<A> History<A> {
     ) -> ObservedState {
         println!("{}", self.steps[at].name);
         let lines = world.run_step(&self.steps[at]).await;
-        until(&format!("{implementation:?} after {:?}", self.steps[at].name), async || {
+        wait_until(&format!("{implementation:?} after {:?}", self.steps[at].name), async || {
             world.wait_settled().await;
             let mut state = world.observe().await;
             state.extend(lines.iter().map(|(line, value)| (line.clone(), versions::as_selected(value))));
@@ -155,7 +155,6 @@ impl<A> History<A> {
             if wrong.is_empty() { Ok(state) } else { Err(format!("{}\n{state:#?}", wrong.join("\n"))) }
         })
         .await
-        .unwrap()
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use k8s_openapi::serde::de::DeserializeOwned;
 use kube::api::ListParams;
 use kube::{Api, Resource, ResourceExt as _};
-use pod_safety_control_plane::{check_that, observe, until};
+use pod_safety_control_plane::{check_that, observe, wait_until};
 use tokio::task::JoinSet;
 
 /// The objects that a watch delivered.
@@ -54,7 +54,7 @@ where
     /// Every version since the last call, up to the current ones.
     pub(crate) async fn drain_versions(&self) -> Vec<K> {
         let now = self.api.list(&ListParams::default()).await.unwrap().items;
-        until("the watch has brought what is listed", async || {
+        wait_until("the watch has brought what is listed", async || {
             let watched = self.watched.lock().unwrap();
             let lacks = now.iter().find(|object| {
                 // Objects from before the watch have no version yet.
@@ -62,8 +62,7 @@ where
             });
             check_that(lacks.is_none(), format!("not {:?}", lacks.map(key)))
         })
-        .await
-        .unwrap();
+        .await;
         std::mem::take(&mut self.watched.lock().unwrap().versions)
     }
 }

@@ -172,9 +172,7 @@ fn kind(value: &Value) -> &'static str {
 /// Page names as links: the README is also read without the docs folder.
 fn linked(description: &str, home: &str) -> String {
     let mut words = description.split_inclusive([' ', '(']).map(|word| match word.split_once(".md") {
-        Some((page, rest)) if page.starts_with("docs/") => {
-            format!("[{page}.md]({home}/blob/main/{page}.md){rest}")
-        }
+        Some((page, rest)) if page.starts_with("docs/") => format!("[{page}.md]({home}/blob/main/{page}.md){rest}"),
         _ => word.to_owned(),
     });
     words.by_ref().collect::<String>().replace('|', "\\|")

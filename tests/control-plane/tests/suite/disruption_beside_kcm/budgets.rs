@@ -11,7 +11,9 @@ use kube::{Api, Client, ResourceExt as _};
 use pod_safety_control_plane::budgets::{self, BudgetStatus};
 use pod_safety_control_plane::objects::{self, PodExt as _};
 use pod_safety_control_plane::workloads::{self, Kind};
-use pod_safety_control_plane::{ControlPlane, Implementation, Options, SoleController, check_that, observe, until};
+use pod_safety_control_plane::{
+    ControlPlane, Implementation, Options, SoleController, check_that, observe, wait_until,
+};
 use serde_json::{Value, json};
 
 use crate::beside_kcm::trace::Trace;
@@ -111,15 +113,14 @@ impl World for Budgets {
         let spec = json!({ "minAvailable": self.rounds, "selector": { "matchLabels": { "app": "bird" } } });
         budgets::put(api, CANARY, "bird", &spec).await.unwrap();
         let expected = (1 - self.rounds % 2, self.rounds);
-        until(&format!("{:?} follows the canary", self.implementation), async || {
+        wait_until(&format!("{:?} follows the canary", self.implementation), async || {
             let status = budgets::budget_status(api, CANARY, "bird").await.map_err(|error| format!("{error:?}"))?;
             check_that(
                 (status.healthy, status.desired) == expected && status.observed == status.generation,
                 status.to_string(),
             )
         })
-        .await
-        .unwrap();
+        .await;
         // Later effects of a step of pod-safety are compared with the next step.
         if self.implementation == Implementation::PodSafety {
             return;

@@ -43,6 +43,18 @@ fn phase(names: &'static [&'static str], app: &'static str, phase: &'static str)
     Act::Pods(Pods { names, app, owner: None, phase })
 }
 
+/// The StatefulSet `db` with three pods.
+fn stateful_set(namespace: &str) -> Step<Act> {
+    let acts = vec![Act::Workload(STATEFUL_SET, "db", 3), run("db", &["db-0", "db-1", "db-2"])];
+    step(namespace, "a StatefulSet and its pods", acts)
+}
+
+/// The ReplicaSet `set` with three pods.
+fn replica_set(namespace: &str) -> Step<Act> {
+    let acts = vec![Act::Workload(REPLICA_SET, "set", 3), run("set", &["s-0", "s-1", "s-2"])];
+    step(namespace, "a ReplicaSet and its pods", acts)
+}
+
 /// Every form of a PDB, over the same five pods.
 fn shapes() -> Vec<Step<Act>> {
     let chosen = |operator: &str, key: &str, values: Value| {
@@ -146,11 +158,7 @@ fn stateful() -> Vec<Step<Act>> {
     let mut generous = at_least("db", 3);
     generous["unhealthyPodEvictionPolicy"] = json!("AlwaysAllow");
     vec![
-        step(
-            ns,
-            "a StatefulSet and its pods",
-            vec![Act::Workload(STATEFUL_SET, "db", 3), run("db", &["db-0", "db-1", "db-2"])],
-        ),
+        stateful_set(ns),
         step(ns, "a budget of two", vec![Act::Budget("db", at_least("db", 2))]),
         step(ns, "one crashes", vec![Act::Ready("db-1", false)]),
         step(ns, "a healthy one may not go", vec![Act::Evict("db-0")]),
@@ -180,11 +188,7 @@ fn successor() -> Vec<Step<Act>> {
         Act::Up,
     ];
     vec![
-        step(
-            ns,
-            "a StatefulSet and its pods",
-            vec![Act::Workload(STATEFUL_SET, "db", 3), run("db", &["db-0", "db-1", "db-2"])],
-        ),
+        stateful_set(ns),
         step(ns, "a budget of two", vec![Act::Budget("db", at_least("db", 2))]),
         step(ns, "one is replaced while no controller runs", replaced),
         step(ns, "another may not go, or may", vec![Act::Evict("db-1")]),
@@ -244,11 +248,7 @@ fn unscaled() -> Vec<Step<Act>> {
     let beside = |kind: Kind, namespace: &'static str| {
         let odd = Pods { names: &["odd"], app: "set", owner: Some("odd"), phase: "Running" };
         vec![
-            step(
-                namespace,
-                "a ReplicaSet and its pods",
-                vec![Act::Workload(REPLICA_SET, "set", 3), run("set", &["s-0", "s-1", "s-2"])],
-            ),
+            replica_set(namespace),
             step(namespace, "a budget", vec![Act::Budget("set", at_most("set", 1))]),
             step(namespace, "an odd pod beside them", vec![Act::Workload(kind, "odd", 1), Act::Pods(odd)]),
             step(namespace, "an eviction", vec![Act::Evict("s-0")]),
@@ -290,11 +290,7 @@ fn overlapping() -> Vec<Step<Act>> {
     let ns = "overlapping";
     let twins = || vec![Act::Touch("twin-1"), Act::Touch("twin-2")];
     vec![
-        step(
-            ns,
-            "a ReplicaSet and its pods",
-            vec![Act::Workload(REPLICA_SET, "set", 3), run("set", &["s-0", "s-1", "s-2"])],
-        ),
+        replica_set(ns),
         step(
             ns,
             "two budgets of one kind",

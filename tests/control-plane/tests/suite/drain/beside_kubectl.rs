@@ -182,15 +182,14 @@ impl ClusterCopy<'_> {
             let object =
                 json!({ "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": metadata, "spec": spec });
             apply(self.plane, &object).await;
-            until("its status is written", async || {
+            wait_until("its status is written", async || {
                 let object = self.plane.find("pdb", &self.name, &format!("db-{index}")).await;
                 let status = object.map_err(|error| error.to_string())?.map(|object| object["status"].clone());
                 // kube-controller-manager cannot calculate a PDB for pods whose controller has no scale.
                 let is_written = |status: &Value| status["conditions"].is_array();
                 check_that(status.as_ref().is_some_and(is_written), format!("{status:?}"))
             })
-            .await
-            .unwrap();
+            .await;
         }
     }
 
@@ -202,14 +201,13 @@ impl ClusterCopy<'_> {
         }
         self.webhook.guard(self.plane, &self.name, self.cluster.webhook).await;
         self.make_pods().await;
-        until("its pods run", async || {
+        wait_until("its pods run", async || {
             let pods = Api::<Pod>::namespaced(self.plane.admin(), &self.name).list(&ListParams::default()).await;
             let pods = pods.map_err(|error| error.to_string())?.items;
             let running = pods.iter().filter(|pod| phase(pod) == "Running").count();
             check_that(running == self.cluster.replicas, format!("{running} run"))
         })
-        .await
-        .unwrap();
+        .await;
         self.make_budgets().await;
         self.make_node("b").await;
         if self.cluster.act == Act::NamespaceEnds {
@@ -226,12 +224,11 @@ impl ClusterCopy<'_> {
 
     /// The actions of other clients after the cordon.
     async fn apply_act(&self) {
-        until("the node is cordoned", async || {
+        wait_until("the node is cordoned", async || {
             let node = Api::<Node>::all(self.plane.admin()).get(&self.node()).await.map_err(|e| e.to_string())?;
             check_that(node.spec.is_some_and(|spec| spec.unschedulable == Some(true)), "not yet".to_owned())
         })
-        .await
-        .unwrap();
+        .await;
         tokio::time::sleep(Duration::from_secs(2)).await;
         let here = ["-n", self.name.as_str()];
         match self.cluster.act {
@@ -385,11 +382,10 @@ async fn limited_rights(copy: &ClusterCopy<'_>) {
     apply(copy.plane, &role).await;
     copy.kubectl(&["create", "clusterrolebinding", "drains", "--clusterrole=drains", "--user=few"]).await;
     let few = copy.plane.user_kubeconfig("few", &[]).unwrap();
-    until("the authorizer knows the role", async || {
+    wait_until("the authorizer knows the role", async || {
         let output = copy.plane.start_pod_safety_once(&few, &drain).await.map_err(|error| error.to_string())?;
         check_that(output.status.success(), format!("{output:?}"))
     })
-    .await
-    .unwrap();
+    .await;
     assert_eq!(copy.kubelets.terminated_pods(&copy.name).await, 1);
 }

@@ -72,7 +72,7 @@ async fn pods(plane: &ControlPlane, node: &str, names: &[&str], responders: Valu
                 "containers": [{ "name": "main", "image": "registry.example/main:1" }] } });
         apply(plane, &object).await;
     }
-    until("they run", async || {
+    wait_until("they run", async || {
         let list = send(plane, Method::GET, &format!("/api/v1/namespaces/{NS}/pods"), Value::Null).await?;
         let all = list["items"].as_array().cloned().unwrap_or_default();
         let runs = |name: &&&str| {
@@ -80,8 +80,7 @@ async fn pods(plane: &ControlPlane, node: &str, names: &[&str], responders: Valu
         };
         check_that(names.iter().filter(runs).count() == names.len(), "not yet".to_owned())
     })
-    .await
-    .unwrap();
+    .await;
 }
 
 #[tokio::test]
@@ -175,11 +174,10 @@ async fn ctrl_c_leaves_the_requests(plane: &ControlPlane) {
     let kubeconfig = plane.admin_kubeconfig();
     let args = [&DRAIN[..], &["--kubeconfig", kubeconfig.to_str().unwrap()]].concat();
     let mut drain = plane.program("drain", &binary().await.unwrap(), args, &[]).unwrap();
-    until("the first pod is gone", async || {
+    wait_until("the first pod is gone", async || {
         check_that(drain.log_text().contains("pod/shop/web-0 gone"), drain.log_text())
     })
-    .await
-    .unwrap();
+    .await;
     let ended = drain.interrupt().await.unwrap();
     let log = drain.log_text();
     assert_eq!(ended.code(), Some(1), "{log}");

@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::ListParams;
 use pod_safety_control_plane::rigs::Rigs;
-use pod_safety_control_plane::{Component, ControlPlane, Options, PodSafety, check_that, observe, until, workloads};
+use pod_safety_control_plane::{Component, ControlPlane, PodSafety, check_that, observe, wait_until, workloads};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -55,8 +55,7 @@ fn job(name: &str, node: &str) -> Value {
 
 async fn fixture() -> Fixture {
     let rigs = Rigs::new().await.unwrap();
-    let plane = ControlPlane::start(Options::default()).await.unwrap();
-    let kubeconfig = plane.install_pod_safety().await.unwrap();
+    let (plane, kubeconfig) = ControlPlane::with_pod_safety().await.unwrap();
     plane.namespace(NAMESPACE).await.unwrap();
     let switched = switch_log(&plane, &rigs, SWITCHED).await;
     let nobody = Machine::new(UNSWITCHED, || true);
@@ -93,7 +92,7 @@ impl Fixture {
 
     /// The UID of its only pod, which runs on a matching node.
     async fn until_runs(&self, name: &str, fits: impl Fn(&str) -> bool) -> String {
-        until(&format!("the pod of {name} runs where it should"), async || {
+        wait_until(&format!("the pod of {name} runs where it should"), async || {
             let pods = self.pods(name).await;
             let running = pods.iter().filter_map(observe::is_running).find(|(node, _)| fits(node));
             running
@@ -101,16 +100,14 @@ impl Fixture {
                 .ok_or_else(|| format!("{:?}", pods.iter().map(|pod| (&pod.spec, &pod.status)).collect::<Vec<_>>()))
         })
         .await
-        .unwrap()
     }
 
     async fn until_terminates(&self, name: &str) {
-        until(&format!("the pod of {name} was deleted"), async || {
+        wait_until(&format!("the pod of {name} was deleted"), async || {
             let pods = self.pods(name).await;
             check_that(pods.iter().any(|pod| pod.metadata.deletion_timestamp.is_some()), format!("{}", pods.len()))
         })
-        .await
-        .unwrap();
+        .await;
     }
 }
 
@@ -125,15 +122,14 @@ async fn a_job_pod_on_a_lost_node_is_replaced_by_evidence_without_counting_a_ret
     let stuck = fixture.until_runs("stuck", |node| node == UNSWITCHED).await;
     fixture.switched.cut_off().await;
     fixture.unswitched.cut_off().await;
-    until("its node is proved off, and until then there is no second pod", async || {
+    wait_until("its node is proved off, and until then there is no second pod", async || {
         let proofs = fixture.plane.list("fenceevidences").await.unwrap();
         let pods = fixture.pods("train").await;
         let proved = proofs.iter().any(|proof| proof["spec"]["node"]["name"] == SWITCHED);
         assert!(proved || (pods.len() == 1 && pods[0].metadata.uid.as_ref() == Some(&first)), "{pods:?}");
         check_that(proved, format!("{proofs:?}"))
     })
-    .await
-    .unwrap();
+    .await;
     let second = fixture.until_runs("train", |node| node != SWITCHED).await;
     assert_ne!(first, second);
     let status = fixture.job("train").await.status.unwrap();

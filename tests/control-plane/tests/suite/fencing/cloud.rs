@@ -1,13 +1,12 @@
 //! Cloud instances: one FenceDevice for all nodes, which finds each instance by the providerID of its Node.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use pod_safety_control_plane::rigs::Rigs;
 use pod_safety_control_plane::rigs::ec2::{Ec2, REGION};
-use pod_safety_control_plane::{ControlPlane, Options, PodSafety, check_that, until};
+use pod_safety_control_plane::{ControlPlane, PodSafety, check_that, wait_until};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -65,8 +64,7 @@ async fn instance(cloud: &Arc<Ec2>, name: &str, kubelets: &mut JoinSet<()>) -> (
 async fn fixture() -> Fixture {
     let rigs = Rigs::new().await.unwrap();
     let cloud = Arc::new(rigs.ec2().await.unwrap());
-    let plane = ControlPlane::start(Options::default()).await.unwrap();
-    let kubeconfig: PathBuf = plane.install_pod_safety().await.unwrap();
+    let (plane, kubeconfig) = ControlPlane::with_pod_safety().await.unwrap();
     let mut kubelets = JoinSet::new();
     let mut nodes = Vec::new();
     for name in ["w1", "w2", "w3", "w4"] {
@@ -89,13 +87,12 @@ async fn fixture() -> Fixture {
 
 /// The entry of a node in the device's status, once it exists.
 pub(super) async fn target(plane: &ControlPlane, node: &str) -> Value {
-    until(&format!("the device has looked at {node}"), async || {
+    wait_until(&format!("the device has looked at {node}"), async || {
         let devices = plane.list("fencedevices").await.unwrap();
         let targets = devices[0]["status"]["targets"].as_array().ok_or("no status")?;
         targets.iter().find(|target| target["node"] == node).cloned().ok_or_else(|| format!("{targets:?}"))
     })
     .await
-    .unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -117,12 +114,11 @@ async fn a_cloud_instance_is_selected_by_provider_id() {
     let begun = Instant::now();
     until_released(plane, "db-0").await;
     println!("EC2: released {:.1} s after the loss", begun.elapsed().as_secs_f64());
-    until("its instance is started again", async || {
+    wait_until("its instance is started again", async || {
         let state = cloud.state(id).await.map_err(|error| error.to_string())?;
         check_that(lost.boots() == 2 && state == "running", format!("{state}, {} boots", lost.boots()))
     })
-    .await
-    .unwrap();
+    .await;
     for (machine, id) in &nodes[1..] {
         assert_eq!((cloud.state(id).await.unwrap().as_str(), machine.boots()), ("running", 1), "{id}");
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use pod_safety_control_plane::rigs::{Ipmi, PASSWORD, Rigs};
-use pod_safety_control_plane::{ControlPlane, Options, Output, PodSafety, check_that, until};
+use pod_safety_control_plane::{ControlPlane, Output, PodSafety, check_that, wait_until};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -28,8 +28,7 @@ struct Fixture {
 async fn fixture() -> Fixture {
     let rigs = Rigs::new().await.unwrap();
     let ipmi = Arc::new(rigs.ipmi(CANARY).await.unwrap());
-    let plane = ControlPlane::start(Options::default()).await.unwrap();
-    let kubeconfig = plane.install_pod_safety().await.unwrap();
+    let (plane, kubeconfig) = ControlPlane::with_pod_safety().await.unwrap();
     let switch = Arc::clone(&ipmi);
     let canary = Machine::new(CANARY, move || switch.is_on().unwrap_or(false));
     let others = [OTHER, "third"].map(|name| Machine::new(name, || true));
@@ -119,7 +118,7 @@ async fn the_canary_goes_down_and_comes_back(fixture: &Fixture) {
 /// In the device's status, as `kubectl describe` shows it.
 async fn drill_reports_the_state_of_the_device(fixture: &Fixture) {
     let until_reason = async |word: &str| {
-        until(&format!("{word} is said of the device"), async || {
+        wait_until(&format!("{word} is said of the device"), async || {
             let events = fixture.plane.list("events").await.unwrap();
             let of_it = events.iter().filter(|event| {
                 let about = &event["involvedObject"];
@@ -129,8 +128,7 @@ async fn drill_reports_the_state_of_the_device(fixture: &Fixture) {
             let times = reasons.iter().filter(|reason| **reason == word).count();
             check_that(times == 1, format!("{reasons:?}"))
         })
-        .await
-        .unwrap();
+        .await;
     };
     until_reason("AllTargetsReachable").await;
     // The password changes and the device is checked; then it is corrected.

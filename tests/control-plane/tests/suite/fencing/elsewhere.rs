@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Pod;
 use pod_safety_control_plane::rigs::{PASSWORD, Redfish, Rigs, USER};
-use pod_safety_control_plane::{AuditLog, Component, ControlPlane, PodSafety, observe, until, workloads};
+use pod_safety_control_plane::{AuditLog, Component, ControlPlane, PodSafety, observe, wait_until, workloads};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
@@ -135,7 +135,7 @@ async fn pod_of(fixture: &Fixture, node: &str) -> Option<Pod> {
 
 async fn until_at_home(fixture: &Fixture, node: &'static str) -> String {
     apply(&fixture.plane, &database(node)).await;
-    until(&format!("the database of {node} runs there"), async || {
+    wait_until(&format!("the database of {node} runs there"), async || {
         match pod_of(fixture, node).await.as_ref().and_then(observe::is_running) {
             Some((at, uid)) if at == node => Ok(uid),
             Some(other) => {
@@ -148,13 +148,12 @@ async fn until_at_home(fixture: &Fixture, node: &'static str) -> String {
         }
     })
     .await
-    .unwrap()
 }
 
 /// From the evidence until a pod with another UID runs on another machine.
 async fn until_elsewhere(fixture: &Fixture, node: &'static str, uid: &str) -> Duration {
     let machine = &fixture.machines[node];
-    let proved = until(&format!("{node} is proved off"), async || {
+    let proved = wait_until(&format!("{node} is proved off"), async || {
         let gone = pod_of(fixture, node).await.is_none_or(|pod| pod.metadata.uid.as_deref() != Some(uid));
         let proofs = fixture.plane.list("fenceevidences").await.unwrap();
         let proved = proofs.iter().any(|proof| proof["spec"]["node"]["name"] == node);
@@ -162,17 +161,15 @@ async fn until_elsewhere(fixture: &Fixture, node: &'static str, uid: &str) -> Du
         let fence = node_fence_of(&fixture.plane, node).await.map(|fence| fence["status"].clone());
         if proved { Ok(Instant::now()) } else { Err(format!("{fence:#?}")) }
     })
-    .await
-    .unwrap();
+    .await;
     assert!(!machine.has_power(), "evidence says off, and it is");
-    let (at, new) = until(&format!("the database of {node} runs elsewhere"), async || {
+    let (at, new) = wait_until(&format!("the database of {node} runs elsewhere"), async || {
         match pod_of(fixture, node).await.as_ref().and_then(observe::is_running) {
             Some((at, new)) if new != uid => Ok((at, new)),
             other => Err(format!("{other:?}")),
         }
     })
-    .await
-    .unwrap();
+    .await;
     let took = proved.elapsed();
     let pod = format!("db-{node}-0");
     fixture.audit.was_soon_after_evidence(node, |entry| entry.matches("delete", "pods", &pod)).unwrap();

@@ -4,7 +4,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pod_safety_control_plane::{ControlPlane, Options, Program, binary, check_that, until};
+use pod_safety_control_plane::{ControlPlane, Options, Program, binary, check_that, wait_until};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -139,17 +139,16 @@ async fn attack_a_fence_agent_reads_neither_memory_nor_token_of_the_controllers(
     std::fs::write(fixture.path("wanted"), targets).unwrap();
     let spec = json!({ "driver": "Agent", "agent": "fence_spy", "monitorSeconds": 1 });
     apply(&plane, &device("spy", spec)).await;
-    let got = until("the agent is through", async || {
+    let got = wait_until("the agent is through", async || {
         let got = std::fs::read_to_string(fixture.path("out/got"));
         got.map_err(|error| error.to_string())
-    });
-    let got = got.await.unwrap();
+    })
+    .await;
     // It can open its own file, so the others were denied.
     assert_eq!(got.lines().collect::<Vec<_>>(), ["own", "through"]);
-    until("the device says that the machine is on", async || {
+    wait_until("the device says that the machine is on", async || {
         let device = plane.find("fencedevices", "pod-safety", "spy").await.unwrap().ok_or("none")?;
         check_that(device["status"]["targets"][0]["power"] == "On", device["status"].to_string())
     })
-    .await
-    .unwrap();
+    .await;
 }

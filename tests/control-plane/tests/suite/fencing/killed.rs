@@ -13,7 +13,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use pod_safety_control_plane::objects::{self, NodeExt as _, PodExt as _};
 use pod_safety_control_plane::rigs::Rigs;
-use pod_safety_control_plane::{ControlPlane, Options, PATIENCE, PodSafety, SHORT_LEADER_LEASE, observe, until};
+use pod_safety_control_plane::{ControlPlane, Options, PATIENCE, PodSafety, SHORT_LEADER_LEASE, observe, wait_until};
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
@@ -231,8 +231,7 @@ impl Replicas {
     }
 
     async fn kill_leader(&mut self, machine: &str, step: &str) {
-        let index = until("somebody leads", async || self.leader().await.ok_or("nobody does"));
-        let index = index.await.unwrap();
+        let index = wait_until("somebody leads", async || self.leader().await.ok_or("nobody does")).await;
         self.all[index].kill_9().unwrap();
         let name = format!("pod-safety-{}", REPLICAS + self.kills.len());
         self.all[index] = self.start(&name).await;

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use pod_safety_control_plane::rigs::hypervisor::{self, Hypervisor};
 use pod_safety_control_plane::rigs::{PASSWORD, Rigs};
-use pod_safety_control_plane::{ControlPlane, Options, check_that, until};
+use pod_safety_control_plane::{ControlPlane, check_that, wait_until};
 use serde_json::{Value, json};
 
 use super::cloud::{policy_of_all, target};
@@ -31,8 +31,7 @@ async fn a_pod_is_released_when_libvirt_reports_its_domain_off() {
     let rigs = Rigs::new().await.unwrap();
     let machines = [("w1", ONE), ("w2", TWO)];
     let Some(hypervisor) = rigs.hypervisor(&machines).await.unwrap() else { return };
-    let plane = ControlPlane::start(Options::default()).await.unwrap();
-    let kubeconfig = plane.install_pod_safety().await.unwrap();
+    let (plane, kubeconfig) = ControlPlane::with_pod_safety().await.unwrap();
     let machine = |name, uuid| Machine::in_cloud(name, &format!("libvirt:///{uuid}"), move || hypervisor::runs(uuid));
     let (lost, neighbour) = (machine("w1", ONE), machine("w2", TWO));
     let unknown = Machine::in_cloud("w3", &format!("libvirt:///{NONE}"), || true);
@@ -54,13 +53,12 @@ async fn a_pod_is_released_when_libvirt_reports_its_domain_off() {
     lost.cut_off().await;
     let begun = Instant::now();
     // Its kubelet does not report any more, and its process runs: the pod stays until the process is gone.
-    until("the process of its machine is gone", async || check_that(!hypervisor::runs(ONE), "it runs")).await.unwrap();
+    wait_until("the process of its machine is gone", async || check_that(!hypervisor::runs(ONE), "it runs")).await;
     until_released(&plane, "db-0").await;
     println!("libvirt: released {:.1} s after the loss", begun.elapsed().as_secs_f64());
-    until("its machine is started again", async || {
+    wait_until("its machine is started again", async || {
         check_that(lost.boots() == 2 && hypervisor::runs(ONE), format!("{} boots", lost.boots()))
     })
-    .await
-    .unwrap();
+    .await;
     assert_eq!((hypervisor::runs(TWO), neighbour.boots()), (true, 1));
 }

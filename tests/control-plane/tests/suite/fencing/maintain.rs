@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use pod_safety_control_plane::rigs::Rigs;
 use pod_safety_control_plane::{
-    Component, ControlPlane, Options, Output, PodSafety, check_that, observe, until, workloads,
+    Component, ControlPlane, Output, PodSafety, check_that, observe, wait_until, workloads,
 };
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -31,8 +31,7 @@ struct Fixture {
 
 async fn fixture() -> Fixture {
     let rigs = Rigs::new().await.unwrap();
-    let plane = ControlPlane::start(Options::default()).await.unwrap();
-    let kubeconfig = plane.install_pod_safety().await.unwrap();
+    let (plane, kubeconfig) = ControlPlane::with_pod_safety().await.unwrap();
     plane.namespace(NAMESPACE).await.unwrap();
     let machine = switch_log(&plane, &rigs, NODE).await;
     let mut all = policy(NODE, NODE, NODE);
@@ -55,13 +54,13 @@ impl Fixture {
 
     /// Kills the command (SIGKILL) as soon as the condition is true.
     async fn killed_when(&self, flags: &[&str], what: &str, so: impl AsyncFn(&Node) -> bool) {
-        let so = until(what, async || {
+        let so = wait_until(what, async || {
             let node = self.node().await;
             check_that(so(&node).await, format!("{node:?}"))
         });
         tokio::select! {
             biased;
-            seen = so => seen.unwrap(),
+            () = so => {}
             output = self.maintain(flags) => panic!("it ended before {what}: {output:?}"),
         }
     }
@@ -101,13 +100,12 @@ fn lifecycle(node: &Node) -> [String; 3] {
 async fn maintain_completes_though_the_command_is_killed_at_each_step() {
     let fixture = fixture().await;
     apply(&fixture.plane, &workloads::stateful_set_near(NAMESPACE, "db", NODE)).await;
-    until("the database runs there", async || {
+    wait_until("the database runs there", async || {
         let pod = observe::find_pod(&fixture.plane.admin(), NAMESPACE, "db-0").await.unwrap();
         let running = pod.as_ref().and_then(|pod| pod.status.as_ref()?.phase.clone());
         check_that(running.as_deref() == Some("Running"), format!("{pod:?}"))
     })
-    .await
-    .unwrap();
+    .await;
     a_dry_run_changes_nothing(&fixture).await;
     // A finalizer of another client delays the end.
     fixture.finalizers(&json!(["example.com/backup"])).await;

@@ -11,7 +11,7 @@ use http::Method;
 use kube::Client;
 use pod_safety_control_plane::rigs::Rigs;
 use pod_safety_control_plane::workloads::{self, Kind, define};
-use pod_safety_control_plane::{Component, ControlPlane, Options, PodSafety, chart, check_that, observe, until};
+use pod_safety_control_plane::{Component, ControlPlane, Options, PodSafety, chart, check_that, observe, wait_until};
 use pod_safety_locks::repository;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -112,12 +112,9 @@ async fn devices(plane: &ControlPlane, proof: &Proof) {
             let group = template.api_version.split('/').next();
             let rules =
                 json!([{ "apiGroups": [group], "resources": ["*"], "verbs": ["get", "create", "delete", "patch"] }]);
-            apply(
-                plane,
-                &json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-                "metadata": { "name": "ext-remediation", "labels": label }, "rules": rules }),
-            )
-            .await;
+            let object = json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+                "metadata": { "name": "ext-remediation", "labels": label }, "rules": rules });
+            apply(plane, &object).await;
             (Some(spec), Some("pod-safety-fencing-remediators"))
         }
     };
@@ -171,7 +168,7 @@ async fn fixture(row: &'static Row) -> Fixture {
     set["spec"]["template"]["spec"]["tolerations"] = workloads::brief_tolerations();
     apply(&plane, &set).await;
     let api = plane.admin();
-    let uid = until("the database runs at home", async || match runs(&api).await {
+    let uid = wait_until("the database runs at home", async || match runs(&api).await {
         Some((at, uid)) if at == LOST => Ok(uid),
         // On a busy machine its node was not Ready for a moment, so the scheduler chose another one.
         Some(other) => {
@@ -180,13 +177,12 @@ async fn fixture(row: &'static Row) -> Fixture {
         }
         None => Err("it does not run".to_owned()),
     })
-    .await
-    .unwrap();
+    .await;
     let file = rigs.file(&format!("{LOST}.power"));
     let (_components, _pod_safety, _kubelets, _rigs) = (components, pod_safety, kubelets, rigs);
     let fixture = Fixture { row, plane, api, lost, uid, file, _pod_safety, _components, _kubelets, _rigs };
     fixture.until_the_policies_hold().await;
-    until("the devices are ready", async || {
+    wait_until("the devices are ready", async || {
         let devices = fixture.plane.list("fencedevices").await.map_err(|error| error.to_string())?;
         let is_ready = |device: &Value| {
             let mut conditions = device["status"]["conditions"].as_array().into_iter().flatten();
@@ -194,8 +190,7 @@ async fn fixture(row: &'static Row) -> Fixture {
         };
         check_that(devices.iter().all(is_ready), format!("{devices:#?}"))
     })
-    .await
-    .unwrap();
+    .await;
     fixture
 }
 
@@ -207,13 +202,12 @@ async fn runs(api: &Client) -> Option<(String, String)> {
 impl Fixture {
     async fn until_the_policies_hold(&self) {
         for (path, policy) in [(rows::POD, "force-delete"), (rows::NODE, "node")] {
-            until(&format!("{policy} holds"), async || {
+            wait_until(&format!("{policy} holds"), async || {
                 let path = format!("{path}?gracePeriodSeconds=0&dryRun=All");
                 let answer = send(&self.plane, Some(UNEXEMPT_ACCOUNT), "DELETE", &path, &Value::Null).await;
                 check_that(refused_by(&answer, policy), format!("{answer:?}"))
             })
-            .await
-            .unwrap();
+            .await;
         }
     }
 
@@ -235,7 +229,7 @@ impl Fixture {
         let body: Value = if body.is_empty() { Value::Null } else { serde_json::from_str(&body).unwrap() };
         let what = format!("{}: {verb} {path}", self.row.name);
         let mut first = true;
-        until(&what, async || {
+        wait_until(&what, async || {
             // A controller reads the pod again before its next request.
             if !first && path.starts_with(rows::POD) && !self.pod_exists().await {
                 return Ok(());
@@ -250,8 +244,7 @@ impl Fixture {
             first = false;
             check_that(answer.is_ok(), format!("{answer:?}"))
         })
-        .await
-        .unwrap();
+        .await;
     }
 
     /// A controller that adds a taint reads the Node first, and keeps an existing taint.
@@ -259,7 +252,7 @@ impl Fixture {
         let body = json!({ "spec": { "taints": [{ "key": key, "effect": effect }] } });
         let what = format!("{}: taint {key}", self.row.name);
         let mut refused = false;
-        until(&what, async || {
+        wait_until(&what, async || {
             let node = self.get(rows::NODE).await.ok_or("the Node is gone")?;
             if node["spec"]["taints"].as_array().into_iter().flatten().any(|taint| taint["key"] == key) {
                 return Ok(());
@@ -268,8 +261,7 @@ impl Fixture {
             refused |= refusal.is_some_and(|policy| refused_by(&answer, policy));
             check_that(answer.is_ok(), format!("{answer:?}"))
         })
-        .await
-        .unwrap();
+        .await;
         assert_eq!(refused, refusal.is_some(), "{what}");
     }
 
@@ -279,7 +271,7 @@ impl Fixture {
             let mut conditions = node["status"]["conditions"].as_array().into_iter().flatten();
             conditions.any(|one| one["type"] == "Ready" && one["status"] != "True")
         };
-        until("the node is lost", async || check_that(is_lost().await, "Ready")).await.unwrap();
+        wait_until("the node is lost", async || check_that(is_lost().await, "Ready")).await;
         for step in self.row.script {
             match *step {
                 Step::Sends(verb, path, body, refusal) => self.send_until_allowed(verb, path, body, refusal).await,
@@ -291,24 +283,22 @@ impl Fixture {
                 Step::Taints(key, effect, refusal) => self.until_tainted(key, effect, refusal).await,
                 Step::Off => std::fs::write(&self.file, "off").unwrap(),
                 Step::Deleted(path) => {
-                    until(&format!("{path} is being deleted"), async || {
+                    wait_until(&format!("{path} is being deleted"), async || {
                         let object = self.get(path).await.unwrap_or_default();
                         let fences = super::incidents(&self.plane).await;
                         check_that(object["metadata"]["deletionTimestamp"].is_string(), format!("{fences:#?}"))
                     })
-                    .await
-                    .unwrap();
+                    .await;
                 }
                 Step::Exists(path) => {
-                    until(&format!("{path} is there"), async || {
+                    wait_until(&format!("{path} is there"), async || {
                         let fences = super::incidents(&self.plane).await;
                         check_that(self.get(path).await.is_some(), format!("{fences:#?}"))
                     })
-                    .await
-                    .unwrap();
+                    .await;
                 }
                 Step::PodGone => {
-                    until("the pod is gone", async || check_that(!self.pod_exists().await, "not yet")).await.unwrap();
+                    wait_until("the pod is gone", async || check_that(!self.pod_exists().await, "not yet")).await;
                 }
             }
         }
@@ -316,24 +306,22 @@ impl Fixture {
 
     /// Since the loss of the node. The first pod is released when its machine has no power, by this evidence.
     async fn until_elsewhere(&self, begun: Instant) -> Duration {
-        until("the first pod is gone", async || {
+        wait_until("the first pod is gone", async || {
             let is_there = self.pod_exists().await;
             assert!(is_there || !self.lost.has_power(), "{}: the pod went while it ran", self.row.name);
             check_that(!is_there, format!("{:?}", super::incidents(&self.plane).await))
         })
-        .await
-        .unwrap();
+        .await;
         if let Reason::Evidence(kind) = self.row.reason {
             let all = self.plane.list("fenceevidences").await.unwrap();
             let proves = |one: &Value| one["spec"]["node"]["name"] == LOST && one["spec"]["kind"] == kind;
             assert!(all.iter().any(proves), "{}: the pod went without evidence: {all:#?}", self.row.name);
         }
-        until("the database runs elsewhere", async || {
+        wait_until("the database runs elsewhere", async || {
             let at = runs(&self.api).await;
             check_that(at.as_ref().is_some_and(|(at, uid)| at != LOST && *uid != self.uid), format!("{at:?}"))
         })
-        .await
-        .unwrap();
+        .await;
         let took = begun.elapsed();
         if let Reason::Reports(words) = self.row.reason {
             let message = observe::event(&self.api, NAMESPACE, "db-0", "ForceDeleted").await.unwrap();

@@ -72,12 +72,14 @@ async fn until_responder(plane: &ControlPlane, set: &str, responder: &str, state
     .unwrap()
 }
 
+/// The phase of a pod whose node is proved off becomes Failed before the pod is deleted: either ends the request, for good.
 async fn until_evicted(plane: &ControlPlane, set: &str) {
-    until(&format!("the request for {set} reports that its pod is gone"), async || {
+    until(&format!("the request for {set} reports that its pod ended"), async || {
         let request = plane.find("evictionrequests", NAMESPACE, set).await.map_err(|error| error.to_string())?;
         let request = request.ok_or("there is no request")?;
         let all = request["status"]["conditions"].as_array().cloned().unwrap_or_default();
-        let is_evicted = |one: &Value| one["type"] == "TargetEvicted" && one["reason"] == "PodDeleted";
+        let is_end = |one: &Value| one["reason"] == "PodDeleted" || one["reason"] == "PodTerminal";
+        let is_evicted = |one: &Value| one["type"] == "TargetEvicted" && one["status"] == "True" && is_end(one);
         check_that(all.iter().any(is_evicted), request["status"].to_string())
     })
     .await

@@ -11,7 +11,7 @@ use kube::Client;
 use pod_safety_clock::Env;
 use pod_safety_control_plane::objects::{self, NodeExt as _, PodExt as _};
 use pod_safety_control_plane::rigs::Rigs;
-use pod_safety_control_plane::{ControlPlane, Options, PodSafety, SHORT_LEADER_LEASE, check_that, observe, until};
+use pod_safety_control_plane::{ControlPlane, PodSafety, SHORT_LEADER_LEASE, check_that, observe, wait_until};
 use pod_safety_otlp::message::WireSpan;
 use pod_safety_otlp::testing::Collector;
 use serde_json::Value;
@@ -82,8 +82,7 @@ async fn fixture() -> Fixture {
     let rigs = Rigs::new().await.unwrap();
     let folder = rigs.file("");
     agent(&rigs.agents(), &folder);
-    let plane = ControlPlane::start(Options::default()).await.unwrap();
-    let kubeconfig = plane.install_pod_safety().await.unwrap();
+    let (plane, kubeconfig) = ControlPlane::with_pod_safety().await.unwrap();
     plane.namespace(NAMESPACE).await.unwrap();
     let (mut kubelets, mut machines) = (JoinSet::new(), Vec::new());
     for number in 0..MACHINES {
@@ -118,12 +117,11 @@ impl Fixture {
     }
 
     async fn until_recorded(&self, node: &str, name: &str) {
-        until(&format!("{name} of {node} is told"), async || {
+        wait_until(&format!("{name} of {node} is told"), async || {
             let names: Vec<_> = self.trace_of(node).into_iter().map(|span| span.name).collect();
             check_that(names.iter().any(|one| one == name), format!("{names:?}"))
         })
-        .await
-        .unwrap();
+        .await;
     }
 }
 
@@ -154,13 +152,12 @@ async fn an_incident_is_one_trace_across_a_failover_and_a_hung_collector_delays_
 async fn a_leader_dies_in_the_middle(fixture: &Fixture, first: &mut PodSafety) {
     let (plane, api) = (&fixture.plane, fixture.plane.admin());
     lose_node(&api, &fixture.machines[0]).await;
-    until("the order is written down", async || {
+    wait_until("the order is written down", async || {
         let fence = node_fence_of(plane, "m0").await.ok_or("no incident")?;
         let status = &fence["status"];
         check_that(status["attempts"].as_array().is_some_and(|all| !all.is_empty()), status.to_string())
     })
-    .await
-    .unwrap();
+    .await;
     fixture.until_recorded("m0", "gates").await;
     tokio::time::sleep(QUIET).await;
     first.kill_9().unwrap();
@@ -252,12 +249,11 @@ async fn a_collector_that_hangs_delays_no_release(fixture: &Fixture) {
     fixture.collector.stop_responding();
     let requests = fixture.collector.heads().len();
     lose_node(&api, &fixture.machines[2]).await;
-    until("there is evidence", async || {
+    wait_until("there is evidence", async || {
         let fence = node_fence_of(plane, "m2").await.ok_or("no incident")?;
         check_that(fence["status"]["evidence"].is_string(), fence["status"].to_string())
     })
-    .await
-    .unwrap();
+    .await;
     assert!(fixture.collector.heads().len() > requests, "it hangs with a request in its hands");
     let proved = Instant::now();
     until_released(plane, "db-m2").await;

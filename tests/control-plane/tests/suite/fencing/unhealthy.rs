@@ -8,7 +8,9 @@ use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use pod_safety_control_plane::rigs::Rigs;
-use pod_safety_control_plane::{AuditLog, Component, ControlPlane, PodSafety, check_that, observe, until, workloads};
+use pod_safety_control_plane::{
+    AuditLog, Component, ControlPlane, PodSafety, check_that, observe, wait_until, workloads,
+};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -85,7 +87,7 @@ impl Fixture {
 
     /// Its node and its UID, once they match.
     async fn until_runs(&self, pod: &str, fits: impl Fn(&str, &str) -> bool) -> (String, String) {
-        until(&format!("{pod} runs where it should"), async || {
+        wait_until(&format!("{pod} runs where it should"), async || {
             let pod = observe::find_pod(&self.plane.admin(), NAMESPACE, pod).await.unwrap();
             match pod.as_ref().and_then(observe::is_running) {
                 Some((node, uid)) if fits(&node, &uid) => Ok((node, uid)),
@@ -93,7 +95,6 @@ impl Fixture {
             }
         })
         .await
-        .unwrap()
     }
 
     /// How often the machine was switched off, over all incidents.
@@ -105,7 +106,7 @@ impl Fixture {
     }
 
     async fn until_repeated(&self) -> Value {
-        until("the next incident is held", async || {
+        wait_until("the next incident is held", async || {
             let fences = self.plane.list("nodefences").await.unwrap();
             let held = fences.into_iter().find(|fence| {
                 let mut gates = fence["status"]["gates"].as_array().into_iter().flatten();
@@ -116,7 +117,6 @@ impl Fixture {
             held.ok_or_else(|| "no gate Repeated".to_owned())
         })
         .await
-        .unwrap()
     }
 }
 
@@ -184,14 +184,13 @@ async fn a_node_still_unhealthy_after_fencing_is_not_fenced_again(fixture: &Fixt
     assert!(message.contains("powering it off and on did not cure it"), "{message}");
     assert_eq!((fixture.power_offs(UNHEALTHY).await, fixture.unhealthy.boots()), (1, 2));
     fixture.detects(UNHEALTHY, "False").await;
-    until("it is called off", async || {
+    wait_until("it is called off", async || {
         let fences = fixture.plane.list("nodefences").await.unwrap();
         let name = &held["metadata"]["name"];
         let phase = fences.iter().find(|fence| fence["metadata"]["name"] == *name).map(|one| &one["status"]["phase"]);
         check_that(phase == Some(&json!("Cancelled")), format!("{phase:?}"))
     })
-    .await
-    .unwrap();
+    .await;
 }
 
 /// A kubelet may write the conditions and the boot ID of its own Node.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use pod_safety_control_plane::rigs::Rigs;
 use pod_safety_control_plane::rigs::vcenter::Vcenter;
-use pod_safety_control_plane::{ControlPlane, Options, check_that, until};
+use pod_safety_control_plane::{ControlPlane, check_that, wait_until};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -44,8 +44,7 @@ fn machine(vcenter: &Arc<Vcenter>, name: &str, uuid: &str, kubelets: &mut JoinSe
 async fn a_vsphere_machine_is_selected_by_provider_id() {
     let rigs = Rigs::new().await.unwrap();
     let vcenter = Arc::new(rigs.vcenter().await.unwrap());
-    let plane = ControlPlane::start(Options::default()).await.unwrap();
-    let kubeconfig = plane.install_pod_safety().await.unwrap();
+    let (plane, kubeconfig) = ControlPlane::with_pod_safety().await.unwrap();
     let mut kubelets = JoinSet::new();
     let [one, two, ..] = &vcenter.machines().await.unwrap()[..] else { panic!("too few machines") };
     let (lost, neighbour) =
@@ -78,11 +77,10 @@ async fn a_vsphere_machine_is_selected_by_provider_id() {
     let begun = Instant::now();
     until_released(&plane, "db-0").await;
     println!("vSphere: released {:.1} s after the loss", begun.elapsed().as_secs_f64());
-    until("its machine is started again", async || {
+    wait_until("its machine is started again", async || {
         let power = vcenter.power(&one.uuid).await.map_err(|error| error.to_string())?;
         check_that(lost.boots() == 2 && power == "poweredOn", format!("{power}, {} boots", lost.boots()))
     })
-    .await
-    .unwrap();
+    .await;
     assert_eq!((vcenter.power(&two.uuid).await.unwrap().as_str(), neighbour.boots()), ("poweredOn", 1));
 }

@@ -5,7 +5,7 @@ mod guarded;
 use std::sync::Arc;
 use std::time::Instant;
 
-use pod_safety_control_plane::{ControlPlane, Options, PodSafety, check_that, observe, until};
+use pod_safety_control_plane::{ControlPlane, PodSafety, check_that, observe, wait_until};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -35,8 +35,7 @@ struct Fixture {
 }
 
 async fn fixture() -> Fixture {
-    let plane = ControlPlane::start(Options::default()).await.unwrap();
-    let kubeconfig = plane.install_pod_safety().await.unwrap();
+    let (plane, kubeconfig) = ControlPlane::with_pod_safety().await.unwrap();
     plane.install_agents().await.unwrap();
     let (folder, mut tasks) = (tempfile::tempdir().unwrap(), JoinSet::new());
     for name in ["other", "third", "fourth"] {
@@ -57,12 +56,11 @@ impl Fixture {
     }
 
     async fn until_target(&self, what: &str, is: impl Fn(&Value) -> bool) {
-        until(what, async || {
+        wait_until(what, async || {
             let target = target(&self.plane, NODE).await;
             check_that(is(&target), format!("{target}\n{}", self.node.log()))
         })
-        .await
-        .unwrap();
+        .await;
     }
 }
 
@@ -168,8 +166,7 @@ async fn a_pod_that_its_kubelet_does_not_end_is_released_when_its_agent_reports_
 /// A Lease that another user wrote would release running pods.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn attack_a_watchdog_lease_not_written_by_the_agent_of_the_node_is_denied() {
-    let plane = ControlPlane::start(Options::default()).await.unwrap();
-    plane.install_pod_safety().await.unwrap();
+    let (plane, _) = ControlPlane::with_pod_safety().await.unwrap();
     plane.install_agents().await.unwrap();
     let lease = |node: &str, state: &str, boot: &str| {
         json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
@@ -184,13 +181,12 @@ async fn attack_a_watchdog_lease_not_written_by_the_agent_of_the_node_is_denied(
         plane.kubectl_with(&[&[verb, "-f", "-"], user].concat(), &object.to_string()).await.unwrap()
     };
     let expect_output = async |verb: &str, user: &[&str], object: &Value, words: &str| {
-        until(words, async || {
+        wait_until(words, async || {
             // Until the policy is enforced the write would succeed.
             let output = put(verb, &[&["--dry-run=server"], user].concat(), object).await;
             check_that(!output.status.success() && output.stderr.contains(words), format!("{output:?}"))
         })
-        .await
-        .unwrap();
+        .await;
     };
     let only = "is a promise of the agent of a, which alone writes it";
     let promise = lease("a", "Armed", "1");

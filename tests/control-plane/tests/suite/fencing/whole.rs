@@ -6,7 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use pod_safety_control_plane::rigs::{Ipmi, PASSWORD, Rigs, USER};
-use pod_safety_control_plane::{AuditLog, ControlPlane, PodSafety, Program, check_that, observe, until};
+use pod_safety_control_plane::{AuditLog, ControlPlane, PodSafety, Program, check_that, observe, wait_until};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -93,7 +93,7 @@ async fn a_dead_node_is_fenced_and_an_unfenceable_one_has_a_reason() {
 
 async fn device_status_shows_usability(fixture: &Fixture) {
     for (name, expected, words) in [("bmc-w1", "True", ""), ("bmc-w2", "False", "node w2: the device failed")] {
-        until(&format!("{name} is Ready {expected}"), async || {
+        wait_until(&format!("{name} is Ready {expected}"), async || {
             let devices = fixture.plane.list("fencedevices").await.unwrap();
             let device = devices.iter().find(|device| device["metadata"]["name"] == name).ok_or("none")?;
             let conditions = device["status"]["conditions"].as_array().ok_or("no status")?;
@@ -101,15 +101,14 @@ async fn device_status_shows_usability(fixture: &Fixture) {
             let fits = ready["status"] == expected && ready["message"].as_str().unwrap_or_default().contains(words);
             check_that(fits, ready.to_string())
         })
-        .await
-        .unwrap();
+        .await;
     }
 }
 
 /// The condition that `kubectl get fencepolicies` and `kubectl wait --for=condition=Ready` use.
 async fn policy_status_shows_usability(fixture: &Fixture) {
     for (name, expected, reason) in [("w1", "True", "DevicesReady"), ("w2", "False", "DeviceNotReady")] {
-        until(&format!("the policy {name} is Ready {expected}"), async || {
+        wait_until(&format!("the policy {name} is Ready {expected}"), async || {
             let policies = fixture.plane.list("fencepolicies").await.unwrap();
             let policy = policies.iter().find(|policy| policy["metadata"]["name"] == name).ok_or("none")?;
             let status = &policy["status"];
@@ -119,8 +118,7 @@ async fn policy_status_shows_usability(fixture: &Fixture) {
                 status.to_string(),
             )
         })
-        .await
-        .unwrap();
+        .await;
     }
 }
 
@@ -144,29 +142,27 @@ async fn a_dead_node_is_proved_off_released_and_recovered(fixture: &Fixture) {
     stateful_pod(plane, "db", "w1").await;
     // The kubelet dies; the machine has power.
     fixture.nodes[0].cut_off().await;
-    until("there is evidence", async || {
+    wait_until("there is evidence", async || {
         let all = plane.list("fenceevidences").await.unwrap();
         let holds = node_fence_of(plane, "w1").await.map(|fence| fence["status"].clone());
         check_that(all.iter().any(|one| one["spec"]["node"]["name"] == "w1"), format!("{holds:#?}"))
     })
-    .await
-    .unwrap();
+    .await;
     assert!(!fixture.ipmi.is_on().unwrap(), "evidence says off, and it is");
     until_released(plane, "db-0").await;
     fixture.audit.was_soon_after_evidence("w1", |entry| entry.matches("delete", "pods", "db-0")).unwrap();
     let message = observe::event(&api, NAMESPACE, "db-0", "ForceDeleted").await.unwrap();
     assert!(message.starts_with("Node w1 was switched off: FenceEvidence w1-"), "{message}");
     // The pod release and the node's taint use the same evidence, and neither waits for the other.
-    until("the node is marked", async || {
+    wait_until("the node is marked", async || {
         let node = Api::<Node>::all(api.clone()).get("w1").await.map_err(|error| error.to_string())?;
         let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
         let marked = taints.iter().any(|taint| taint.key == "node.kubernetes.io/out-of-service");
         check_that(marked, format!("{taints:?}"))
     })
-    .await
-    .unwrap();
+    .await;
     // After the release it is switched on; the machine boots with its kubelet.
-    until("it has power", async || check_that(fixture.ipmi.is_on().unwrap(), "not yet".to_owned())).await.unwrap();
+    wait_until("it has power", async || check_that(fixture.ipmi.is_on().unwrap(), "not yet".to_owned())).await;
     let fence = until_phase(plane, "w1", "Done").await;
     let acts: Vec<_> = fence["status"]["attempts"]
         .as_array()
@@ -227,15 +223,14 @@ async fn a_device_wired_to_another_machine_is_detected(fixture: &Fixture) {
     let conditions = device["status"]["conditions"].as_array().unwrap();
     let trusted = conditions.iter().find(|one| one["type"] == "Trusted").unwrap();
     assert_eq!(trusted["status"], "False", "{conditions:?}");
-    until("it is said of the device", async || {
+    wait_until("it is said of the device", async || {
         let events = plane.list("events").await.unwrap();
         let recorded = events
             .iter()
             .any(|event| event["involvedObject"]["name"] == "bmc-w3" && event["reason"] == "EvidenceContradicted");
         check_that(recorded, format!("{} events", events.len()))
     })
-    .await
-    .unwrap();
+    .await;
     let node = Api::<Node>::all(plane.admin()).get("w3").await.unwrap();
     let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
     assert!(!taints.iter().any(|taint| taint.key == "node.kubernetes.io/out-of-service"), "{taints:?}");
@@ -247,13 +242,12 @@ async fn a_missing_agent_runner_is_reported(fixture: &mut Fixture) {
     };
     assert_eq!(available(fixture).await, Ok(1.0));
     fixture.agents.kill_9().unwrap();
-    until("metric and /readyz say so", async || {
+    wait_until("metric and /readyz say so", async || {
         let ready = fixture.pod_safety.get("/readyz").await.map_err(|error| error.to_string())?;
         let expected_text = ready.body.contains("[-]fence-agents") && ready.code == 200;
         check_that(expected_text && available(fixture).await? == 0.0, ready.body)
     })
-    .await
-    .unwrap();
+    .await;
     let kubeconfig = fixture.plane.admin_kubeconfig();
     let test = ["devices", "test", "--output=json"];
     let tested = fixture.plane.start_pod_safety_once(&kubeconfig, &test).await.unwrap();
@@ -269,12 +263,11 @@ async fn old_finished_objects_are_deleted_and_others_kept(fixture: &mut Fixture)
         let all = fixture.plane.list(kind).await.unwrap();
         all.iter().filter(|one| one["spec"]["node"]["name"] == node).count()
     };
-    until("what was known of the former life of w1 is deleted", async || {
+    wait_until("what was known of the former life of w1 is deleted", async || {
         let remaining = (about("nodefences", "w1").await, about("fenceevidences", "w1").await);
         check_that(remaining == (0, 0), format!("{remaining:?}"))
     })
-    .await
-    .unwrap();
+    .await;
     assert_eq!(about("nodefences", "w3").await, 1, "it is not over");
     assert!(about("fenceevidences", "w3").await > 0, "what was invalidated is about the life of now");
     let log = fixture.pod_safety.log_text();

@@ -4,7 +4,7 @@
 use pod_safety_control_plane::budgets::{self, BudgetStatus};
 use pod_safety_control_plane::objects::{self, NodeExt as _, PodExt as _};
 use pod_safety_control_plane::workloads::{self, FLEET, HERD, Kind, STATEFUL_SET};
-use pod_safety_control_plane::{ControlPlane, Implementation, Options, check_that, until};
+use pod_safety_control_plane::{ControlPlane, Implementation, Options, check_that, wait_until};
 use serde_json::{Value, json};
 
 use crate::commands::run;
@@ -87,14 +87,13 @@ async fn set_up(plane: &ControlPlane, (name, kind, replicas, pods, spec, _): &Ro
 }
 
 async fn until_allows(plane: &ControlPlane, namespace: &str, allowed: i32) -> BudgetStatus {
-    until(&format!("{namespace} allows {allowed}"), async || {
+    wait_until(&format!("{namespace} allows {allowed}"), async || {
         let status =
             budgets::budget_status(&plane.admin(), namespace, "app").await.map_err(|error| error.to_string())?;
         let is_so = status.allowed == allowed && status.observed == status.generation && status.healthy > 0;
         if is_so { Ok(status) } else { Err(status.to_string()) }
     })
     .await
-    .unwrap()
 }
 
 async fn query_json(plane: &ControlPlane, args: &[&str]) -> Value {
@@ -193,13 +192,12 @@ async fn apply_remedy(plane: &ControlPlane, name: &str, patch: &Value, allowed: 
     if now {
         until_allows(plane, name, allowed).await;
     }
-    until(&format!("explain says so of {name}"), async || {
+    wait_until(&format!("explain says so of {name}"), async || {
         let explained = query_json(plane, &["explain", "pdb", "-n", name, "app"]).await;
         let is_so = explained["ceiling"] == allowed && (!now || explained["verdict"] == "Allows");
         check_that(is_so, explained.to_string())
     })
-    .await
-    .unwrap();
+    .await;
 }
 
 /// A remedy that changes the PDB, as a patch, and the number that it promises: `maxUnavailable: 1 in place of …`, `1 at a time`.

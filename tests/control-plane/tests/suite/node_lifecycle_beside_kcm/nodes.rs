@@ -12,7 +12,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt as _};
 use pod_safety_control_plane::objects::{self, NodeExt as _, PodExt as _};
-use pod_safety_control_plane::{ControlPlane, Implementation, Options, SoleController, observe, until};
+use pod_safety_control_plane::{ControlPlane, Implementation, Options, SoleController, observe, wait_until};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
@@ -239,7 +239,7 @@ impl Nodes {
     }
 
     async fn taint(&self, name: &str, key: &str, effect: &str) {
-        until("the taint is there", async || {
+        wait_until("the taint is there", async || {
             let node = self.nodes().get(name).await.unwrap();
             let mut taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
             taints.push(Taint { key: key.to_owned(), effect: effect.to_owned(), ..Taint::default() });
@@ -254,8 +254,7 @@ impl Nodes {
                 }
             }
         })
-        .await
-        .unwrap();
+        .await;
     }
 
     fn draw_node(&self, node: &Node, state: &mut ObservedState) {

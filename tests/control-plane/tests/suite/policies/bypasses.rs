@@ -156,7 +156,7 @@ pub(super) async fn attack_a_pod_is_taken_from_its_controller(fixture: &Fixture)
 
 /// First the mark or the report that makes a policy deny the deletion is removed, and then the object.
 pub(super) async fn attack_what_a_denial_depends_on_is_removed(fixture: &Fixture) {
-    for (number, (user, change, reason, refusal)) in [
+    for (number, (user, change, reason, refusal)) in (0..).zip([
         (DEV, "pod-safety.dev/hold-", None, Some("attachment-hold")),
         (DEV, "pod-safety.dev/hold=", None, Some("attachment-hold")),
         (ALL_VERBS, "pod-safety.dev/hold-", Some("."), Some("attachment-hold")),
@@ -165,10 +165,7 @@ pub(super) async fn attack_what_a_denial_depends_on_is_removed(fixture: &Fixture
         (OPERATOR, "pod-safety.dev/hold-", Some("the rack burnt down"), None),
         (EXEMPT, "pod-safety.dev/hold-", None, None),
         (POD_SAFETY, "pod-safety.dev/hold-", None, Some("own-account")),
-    ]
-    .into_iter()
-    .enumerate()
-    {
+    ]) {
         let name = format!("marked-{number}");
         let mut annotations = json!({ "pod-safety.dev/hold": "w1 may still write" });
         if let Some(reason) = reason {

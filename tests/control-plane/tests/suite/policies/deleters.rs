@@ -2,7 +2,7 @@
 #![expect(clippy::disallowed_methods, reason = "it says how long requests to a real cluster took")]
 
 use pod_safety_control_plane::workloads::{Kind, define};
-use pod_safety_control_plane::{binary, chart, check_that, until};
+use pod_safety_control_plane::{binary, chart, check_that, wait_until};
 use serde_json::{Value, json};
 
 use super::admission::{ADMIN, CLOUD, DEV, EXEMPT, Fixture, KARPENTER, TAINTER};
@@ -71,12 +71,11 @@ pub(crate) async fn bug_the_doctor_prints_the_value_that_allows_a_component(fixt
     assert!(value.contains("cloud-controller-manager,karpenter,") && value.contains("user:cloud"), "{value}");
     set(fixture, remedy).await;
     assert_eq!(checked(fixture).await["health"], "Fine");
-    until("the policy holds", async || {
+    wait_until("the policy holds", async || {
         let output = fixture.run(DELETING_ACCOUNT, &[&delete[..], &["--dry-run=server"]].concat(), &Value::Null).await;
         check_that(output.status.success(), output.stderr)
     })
-    .await
-    .unwrap();
+    .await;
 }
 
 /// A cloud controller was denied a taint every ten seconds, and no output named it or the value to set.
@@ -105,12 +104,11 @@ pub(crate) async fn bug_the_doctor_names_the_denied_account_and_the_value_to_set
     set(fixture, cloud["remedy"].as_str().unwrap()).await;
     let [storage]: [Value; 1] = findings(fixture, CHECK).await.try_into().unwrap();
     assert!(storage["what"].as_str().unwrap().starts_with("longhorn"), "{storage:#}");
-    until("the policy holds", async || {
+    wait_until("the policy holds", async || {
         let output = fixture.run(DELETING_ACCOUNT, &taint, &Value::Null).await;
         check_that(output.status.success(), output.stderr)
     })
-    .await
-    .unwrap();
+    .await;
 }
 
 /// A cloud controller that the chart lists. It may do nothing else.
@@ -138,15 +136,12 @@ async fn kept_node(fixture: &Fixture, name: &str, ready: &str) {
 
 /// karpenter#3032, and an operator who removes the last finalizer of a Node.
 pub(super) async fn a_node_is_deleted_with_its_last_finalizer_and_not_before(fixture: &Fixture) {
-    for (number, (user, ready, refusal)) in [
+    for (number, (user, ready, refusal)) in (0..).zip([
         (DEV, "Unknown", Some("node")),
         (DEV, "True", Some("node")),
         (KARPENTER, "Unknown", None),
         (KARPENTER, "True", None),
-    ]
-    .into_iter()
-    .enumerate()
-    {
+    ]) {
         let name = format!("kept-{number}");
         kept_node(fixture, &name, ready).await;
         let deleted = fixture.run(KARPENTER, &["delete", "node", &name, "--wait=false"], &Value::Null).await;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::admission::{ADMIN, DEV, EXEMPT, Fixture, OPERATOR, POD_SAFETY};
 
 pub(super) async fn evidence(fixture: &Fixture) {
-    for (number, (user, by, kind, refusal)) in [
+    for (number, (user, by, kind, refusal)) in (0..).zip([
         (OPERATOR, OPERATOR, "Asserted", None),
         (OPERATOR, DEV, "Asserted", Some("evidence")),
         (OPERATOR, OPERATOR, "PowerOff", Some("evidence")),
@@ -17,10 +17,7 @@ pub(super) async fn evidence(fixture: &Fixture) {
         (ADMIN, "somebody", "Asserted", Some("evidence")),
         (ADMIN, "admin", "Asserted", None),
         (POD_SAFETY, "pod-safety_1", "PowerOff", None),
-    ]
-    .into_iter()
-    .enumerate()
-    {
+    ]) {
         let mut object = json!({ "apiVersion": "pod-safety.dev/v1alpha1", "kind": "FenceEvidence", "metadata": { "name": format!("evidence-xxxx{number}") },
             "spec": { "node": { "name": "w1", "uid": "u", "bootID": "b" }, "kind": kind, "by": by } });
         let field = if kind == "Asserted" { "reason" } else { "fence" };
@@ -70,7 +67,7 @@ async fn attack_a_person_creates_an_object_with_the_name_of_device_evidence(fixt
 
 /// A user may not open an incident in the name of another, or as if a controller had opened it.
 pub(super) async fn fences(fixture: &Fixture) {
-    for (number, (user, by, kind, refusal)) in [
+    for (number, (user, by, kind, refusal)) in (0..).zip([
         (OPERATOR, Some(OPERATOR), "Person", None),
         (OPERATOR, Some("the-boss"), "Person", Some("fence")),
         (OPERATOR, None, "Person", Some("fence")),
@@ -79,10 +76,7 @@ pub(super) async fn fences(fixture: &Fixture) {
         (EXEMPT, Some("the-boss"), "Person", Some("fence")),
         (ADMIN, Some("the-boss"), "Person", Some("fence")),
         (POD_SAFETY, None, "Detected", None),
-    ]
-    .into_iter()
-    .enumerate()
-    {
+    ]) {
         let mut object = json!({ "apiVersion": "pod-safety.dev/v1alpha1", "kind": "NodeFence", "metadata": { "name": format!("fence-{number}") },
             "spec": { "node": { "name": "w1", "uid": "u", "bootID": "b" }, "policy": "p", "trigger": { "kind": kind, "reason": "r" } } });
         if let Some(by) = by {

@@ -1,6 +1,6 @@
 //! Attachments of held volumes.
 
-use pod_safety_control_plane::{check_that, until};
+use pod_safety_control_plane::{check_that, wait_until};
 use serde_json::{Value, json};
 
 use super::admission::{ADMIN, ATTACH_DETACH, DEV, EXEMPT, Fixture, OPERATOR, POD_SAFETY, REASON};
@@ -11,7 +11,7 @@ pub(super) fn attachment(name: &str, annotations: &Value, node: &str, volume: &s
 }
 
 pub(super) async fn attachments(fixture: &Fixture) {
-    for (number, (user, held, reason, refusal)) in [
+    for (number, (user, held, reason, refusal)) in (0..).zip([
         (ATTACH_DETACH, true, None, Some("attachment-hold")),
         (ATTACH_DETACH, false, None, None),
         (DEV, true, Some("a reason without the right"), Some("attachment-hold")),
@@ -19,10 +19,7 @@ pub(super) async fn attachments(fixture: &Fixture) {
         (OPERATOR, true, Some("the rack burnt down"), None),
         (EXEMPT, true, None, None),
         (POD_SAFETY, true, None, Some("own-account")),
-    ]
-    .into_iter()
-    .enumerate()
-    {
+    ]) {
         let name = format!("attachment-{number}");
         let mut annotations = json!({});
         if held {
@@ -68,12 +65,11 @@ pub(super) async fn held_volumes(fixture: &Fixture) {
     };
     // The Leases are policy parameters, which take effect a moment after they were written.
     let probe = of("probe", "garbled", "w1", None);
-    until("the Leases are known", async || {
+    wait_until("the Leases are known", async || {
         let output = fixture.run(DEV, &["create", "--dry-run=server", "-f", "-"], &probe).await;
         check_that(!output.status.success(), format!("{output:?}"))
     })
-    .await
-    .unwrap();
+    .await;
     for (number, (user, volume, node, reason, attaching, detaching)) in rows.into_iter().enumerate() {
         let row = format!("volume {number}: {user} {volume} {node} {reason:?}");
         let attached = of(&format!("new-{number}"), volume, node, reason);

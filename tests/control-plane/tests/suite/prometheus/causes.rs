@@ -3,7 +3,7 @@
 use futures::future::join_all;
 use pod_safety_control_plane::objects::{self, PodExt as _};
 use pod_safety_control_plane::workloads::{self, STATEFUL_SET};
-use pod_safety_control_plane::{budgets, check_that, observe, until};
+use pod_safety_control_plane::{budgets, check_that, observe, wait_until};
 use serde_json::{Value, json};
 
 use super::{Fixture, NAMESPACE};
@@ -61,12 +61,11 @@ pub(super) async fn a_kubelet_outlives_its_node(fixture: &Fixture) {
     fixture.kubelets.stop_reporting(&["gone"]);
     fixture.until_alerts_stop(&["PodSafetyPodsHeld"]).await;
     // It continues as a quarantine, for which no alert fires.
-    until("it is released", async || {
+    wait_until("it is released", async || {
         let pod = observe::find_pod(&api, NAMESPACE, "held").await.map_err(|error| format!("{error:?}"))?;
         check_that(pod.is_none(), "it is there".to_owned())
     })
-    .await
-    .unwrap();
+    .await;
 }
 
 fn matching(node: &str) -> Value {

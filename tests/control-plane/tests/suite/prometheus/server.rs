@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
-use pod_safety_control_plane::{ControlPlane, PodSafety, check_that, until};
+use pod_safety_control_plane::{ControlPlane, PodSafety, check_that, wait_until};
 use pod_safety_locks::installed;
 use serde_json::{Value, json};
 
@@ -34,12 +34,11 @@ impl Prometheus {
         groups.extend(more);
         let count = groups.iter().filter_map(|group| group["targets"].as_array()).flatten().count();
         self.0.scrapes(groups).unwrap();
-        until("Prometheus scrapes", async || {
+        wait_until("Prometheus scrapes", async || {
             let up = self.query("sum(up)").await?;
             check_that(up.len() == 1 && up[0]["value"][1].as_str() == Some(&*count.to_string()), format!("{up:?}"))
         })
-        .await
-        .unwrap();
+        .await;
     }
 
     /// The firing alerts of Prometheus.
@@ -63,15 +62,14 @@ impl Prometheus {
     /// Waits until each alert has fired; returns their texts. All template values must be filled in.
     pub(crate) async fn until_fire(&self, cluster: &str, alerts: &[&str]) -> BTreeMap<String, String> {
         let texts: Mutex<BTreeMap<String, String>> = Mutex::default();
-        until(&format!("{alerts:?} fire"), async || {
+        wait_until(&format!("{alerts:?} fire"), async || {
             let firing = self.firing(cluster).await?;
             let mut texts = texts.lock().unwrap();
             texts.extend(firing);
             let lacks: Vec<_> = alerts.iter().filter(|alert| !texts.contains_key(**alert)).collect();
             check_that(lacks.is_empty(), format!("{lacks:?} do not; {:?} did", texts.keys()))
         })
-        .await
-        .unwrap();
+        .await;
         let texts = texts.into_inner().unwrap();
         for (alert, words) in &texts {
             assert!(!words.contains("<error") && !words.contains("no value"), "{alert}: {words}");
@@ -84,7 +82,7 @@ impl Prometheus {
             let firing = self.firing(cluster).await?;
             check_that(!alerts.iter().any(|alert| firing.contains_key(*alert)), format!("{firing:?}"))
         };
-        until(&format!("{alerts:?} stop"), stopped).await.unwrap();
+        wait_until(&format!("{alerts:?} stop"), stopped).await;
     }
 
     /// Waits until no alert fires.
@@ -93,7 +91,7 @@ impl Prometheus {
             let firing = self.firing(LIVE).await?;
             check_that(firing.is_empty(), format!("{firing:?}"))
         };
-        until("nothing fires while all is well", quiet).await.unwrap();
+        wait_until("nothing fires while all is well", quiet).await;
     }
 
     /// The alerts that fired in a cluster since Prometheus was started.

@@ -10,7 +10,9 @@ use kube::api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt as _};
 use pod_safety_control_plane::objects::{self, PodExt as _};
 use pod_safety_control_plane::workloads::{self, DAEMON_SET};
-use pod_safety_control_plane::{ControlPlane, Implementation, Options, SoleController, check_that, observe, until};
+use pod_safety_control_plane::{
+    ControlPlane, Implementation, Options, SoleController, check_that, observe, wait_until,
+};
 use serde_json::{Value, json};
 
 use crate::beside_kcm::trace::Trace;
@@ -246,12 +248,11 @@ impl Taints {
 
     async fn deny(&self) {
         self.plane.kubectl_with(&["apply", "-f", "-"], POLICY).await.unwrap().text().unwrap();
-        until("the deletion is denied", async || {
+        wait_until("the deletion is denied", async || {
             let tried = self.plane.kubectl(&["delete", "pod", "denied", "--dry-run=server"]).await.unwrap();
             check_that(tried.text().is_err(), "it would be let through")
         })
-        .await
-        .unwrap();
+        .await;
     }
 
     /// The second in which each deleted pod was deleted.

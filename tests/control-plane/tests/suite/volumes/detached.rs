@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use pod_safety_control_plane::{check_that, observe, until};
+use pod_safety_control_plane::{check_that, observe, wait_until};
 use serde_json::{Value, json};
 
 use super::hosts::DRIVER;
@@ -14,27 +14,23 @@ use super::{Fixture, NO_TIMEOUT, fixture, lease, until_held};
 const OTHER: &str = "other.csi.example.com";
 
 pub(super) async fn pod(fixture: &Fixture, name: &str, node: &str, volume: &str) {
-    apply(
-        &fixture.plane,
-        &json!({
-            "apiVersion": "v1", "kind": "Pod", "metadata": { "namespace": NAMESPACE, "name": name },
-            "spec": { "nodeName": node, "containers": [{ "name": "main", "image": "registry.example/main:1" }],
-                "volumes": [{ "name": "data", "persistentVolumeClaim": { "claimName": volume } }],
-                "tolerations": [{ "operator": "Exists" }] },
-        }),
-    )
-    .await;
+    let object = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": { "namespace": NAMESPACE, "name": name },
+        "spec": { "nodeName": node, "containers": [{ "name": "main", "image": "registry.example/main:1" }],
+            "volumes": [{ "name": "data", "persistentVolumeClaim": { "claimName": volume } }],
+            "tolerations": [{ "operator": "Exists" }] },
+    });
+    apply(&fixture.plane, &object).await;
 }
 
 pub(super) async fn until_running(fixture: &Fixture, name: &str) {
-    until(&format!("{name} runs"), async || {
+    wait_until(&format!("{name} runs"), async || {
         let pod = fixture.plane.find("pod", NAMESPACE, name).await.unwrap().ok_or("there is none")?;
         let all = fixture.plane.list("volumeattachments").await.unwrap();
         let at: Vec<_> = all.iter().map(|one| (&one["spec"], &one["status"]["attached"])).collect();
         check_that(pod["status"]["phase"] == "Running", format!("{at:?} {:?}", lease(&fixture.plane, "data").await))
     })
-    .await
-    .unwrap();
+    .await;
 }
 
 /// The names of the attachments of a volume, with their nodes.
@@ -53,12 +49,9 @@ pub(super) fn nodes(attachments: &[(String, String)]) -> Vec<&str> {
 async fn a_volume_detached_by_an_exclusive_backend_moves_and_no_other() {
     let exclusive = format!("--exclusive-backends={DRIVER}");
     let fixture = fixture(&[&exclusive]).await;
-    apply(
-        &fixture.plane,
-        &json!({ "apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": { "name": DRIVER },
-        "spec": { "attachRequired": true } }),
-    )
-    .await;
+    let object = json!({ "apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": { "name": DRIVER },
+        "spec": { "attachRequired": true } });
+    apply(&fixture.plane, &object).await;
     both_are_held_and_not_attached_elsewhere(&fixture).await;
     an_operator_may_force_detach_the_exclusive_one_only(&fixture).await;
     let took = it_moves_and_the_old_pod_stays(&fixture).await;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use pod_safety_control_plane::workloads::{Kind, define};
-use pod_safety_control_plane::{ControlPlane, check_that, observe, until};
+use pod_safety_control_plane::{ControlPlane, check_that, observe, wait_until};
 use serde_json::{Value, json};
 
 use super::detached::{attachments_of, nodes, pod, two_volumes_of_an_isolated_node, until_running};
@@ -36,24 +36,20 @@ async fn storage(plane: &ControlPlane) {
     }
     plane.bind_pod_safety("pod-safety-fencing-networkfences").await.unwrap();
     apply(plane, &json!({ "apiVersion": VERSION, "kind": "NetworkFenceClass", "metadata": { "name": CLASS }, "spec": { "provisioner": DRIVER } })).await;
-    apply(
-        plane,
-        &json!({ "apiVersion": VERSION, "kind": "CSIAddonsNode", "metadata": { "namespace": NAMESPACE, "name": "w1" },
-        "spec": { "driver": { "name": DRIVER, "nodeID": "w1" } } }),
-    )
-    .await;
+    let object = json!({ "apiVersion": VERSION, "kind": "CSIAddonsNode", "metadata": { "namespace": NAMESPACE, "name": "w1" },
+        "spec": { "driver": { "name": DRIVER, "nodeID": "w1" } } });
+    apply(plane, &object).await;
     let clients = json!({ "networkFenceClientStatus": [{ "networkFenceClassName": CLASS, "ClientDetails": [{ "id": "w1", "cidrs": [ADDRESS] }] }] });
     set_status(plane, "csiaddonsnode", "w1", &clients).await;
     let fence = json!({ "className": CLASS, "namespace": NAMESPACE });
     let spec = json!({ "driver": "NetworkFence", "networkFence": fence, "monitorSeconds": 1 });
     apply(plane, &device_of("storage", "w1", spec)).await;
     apply(plane, &policy("storage", "storage")).await;
-    until("the addresses of w1 are recorded", async || {
+    wait_until("the addresses of w1 are recorded", async || {
         let device = plane.find("fencedevice", "pod-safety", "storage").await.unwrap().unwrap();
         check_that(device["status"].to_string().contains(ADDRESS), device["status"].to_string())
     })
-    .await
-    .unwrap();
+    .await;
 }
 
 /// Acts as CSI-Addons: every NetworkFence takes effect, once it answers.
@@ -110,13 +106,12 @@ async fn no_volume_is_detached_before_the_storage_fence_is_active(fixture: &Fixt
     let taint = ["taint", "node", "w1", "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"];
     plane.kubectl(&taint).await.unwrap().text().unwrap();
     pod(fixture, "new", "w2", "data").await;
-    until("a NetworkFence is asked for", async || {
+    wait_until("a NetworkFence is asked for", async || {
         let fences = plane.list("networkfences").await.unwrap();
         let is_requested = fences.iter().any(|fence| fence["spec"]["cidrs"] == json!([ADDRESS]));
         check_that(is_requested, format!("{:#?}", plane.list("nodefences").await.unwrap()))
     })
-    .await
-    .unwrap();
+    .await;
     assert_eq!(nodes(&attachments_of(fixture, "data").await), ["w1"]);
     assert_eq!(plane.list("fenceevidences").await.unwrap(), [] as [Value; 0]);
 }
@@ -154,12 +149,11 @@ async fn the_storage_fence_is_removed_after_the_pods_terminated(fixture: &Fixtur
     let plane = &fixture.plane;
     assert_eq!(plane.list("networkfences").await.unwrap().len(), 1);
     fixture.hosts[0].connect();
-    until("it is lifted", async || {
+    wait_until("it is lifted", async || {
         let fences = plane.list("networkfences").await.unwrap();
         check_that(fences.is_empty(), format!("{fences:#?} {:#?}", plane.list("nodefences").await.unwrap()))
     })
-    .await
-    .unwrap();
+    .await;
     assert!(plane.find("pod", NAMESPACE, "old-other").await.unwrap().is_none(), "it was lifted too soon");
     let proof = plane.list("fenceevidences").await.unwrap().remove(0);
     assert!(!proof["status"]["invalidated"]["reason"].is_null(), "{proof:#}");

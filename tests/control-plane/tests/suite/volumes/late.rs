@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use pod_safety_control_plane::objects::{self, PodExt as _};
-use pod_safety_control_plane::{ControlPlane, Options, Relay, check_that, observe, until};
+use pod_safety_control_plane::{ControlPlane, Relay, check_that, observe, wait_until};
 use serde_json::json;
 
 use super::hosts::DRIVER;
@@ -19,10 +19,10 @@ const NODE: &str = "w1";
 async fn slow(relay: &Relay) {
     loop {
         relay.hold(&format!("GET /api/v1/nodes/{NODE}"));
-        until("the node is read", async || check_that(relay.waiting() > 0, "it is not")).await.unwrap();
+        wait_until("the node is read", async || check_that(relay.waiting() > 0, "it is not")).await;
         tokio::time::sleep(REQUEST_DELAY).await;
         relay.open();
-        until("the answer arrives", async || check_that(relay.waiting() == 0, "it waits")).await.unwrap();
+        wait_until("the answer arrives", async || check_that(relay.waiting() == 0, "it waits")).await;
     }
 }
 
@@ -33,25 +33,21 @@ async fn database(plane: &ControlPlane) {
     objects::create_node(api, &objects::node(NODE)).await.unwrap();
     objects::renew_lease(api, NODE).await.unwrap();
     volume(plane, "data").await;
-    apply(
-        plane,
-        &json!({ "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": { "name": "data" },
-        "spec": { "attacher": DRIVER, "nodeName": NODE, "source": { "persistentVolumeName": "data" } } }),
-    )
-    .await;
+    let object = json!({ "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": { "name": "data" },
+        "spec": { "attacher": DRIVER, "nodeName": NODE, "source": { "persistentVolumeName": "data" } } });
+    apply(plane, &object).await;
     plane.patch_status("volumeattachment", "", "data", &json!({ "attached": true })).await.unwrap();
     let pod = user("db-0", NODE).owned_by_stateful_set("db", "5b0a4f0e-0000-4000-8000-000000000001");
     objects::create_pod(api, &pod).await.unwrap();
 }
 
 async fn until_event(plane: &ControlPlane, namespace: &str, object: &str, reason: &str) {
-    until(&format!("{reason} of {object} says ReadsTooSlow"), async || {
+    wait_until(&format!("{reason} of {object} says ReadsTooSlow"), async || {
         let events = observe::events(&plane.admin(), namespace, object, reason).await.unwrap();
         let messages: Vec<_> = events.into_iter().filter_map(|event| event.message).collect();
         check_that(messages.iter().any(|one| one.starts_with("ReadsTooSlow: ")), format!("{messages:?}"))
     })
-    .await
-    .unwrap();
+    .await;
 }
 
 /// Waits for this while each read of the node takes too long.
@@ -65,8 +61,7 @@ async fn slowly(relay: &Relay, reported: impl Future<Output = ()>) {
 
 #[tokio::test]
 async fn evidence_that_expires_before_use_releases_nothing_and_is_reported() {
-    let plane = ControlPlane::start(Options::default()).await.unwrap();
-    let kubeconfig = plane.install_pod_safety().await.unwrap();
+    let (plane, kubeconfig) = ControlPlane::with_pod_safety().await.unwrap();
     database(&plane).await;
     let relay = plane.relay("road", &kubeconfig).await.unwrap();
     let args = ["--controllers=*,volume-guard", "--pod-gc-quarantine=6s"];
@@ -78,12 +73,11 @@ async fn evidence_that_expires_before_use_releases_nothing_and_is_reported() {
     slowly(&relay, until_event(&plane, NAMESPACE, "db-0", "DeletionFailed")).await;
     assert!(pod().await.unwrap().metadata.deletion_timestamp.is_none(), "by an answer that was over");
     relay.open();
-    until("it is deleted gracefully", async || {
+    wait_until("it is deleted gracefully", async || {
         let pod = pod().await.ok_or("it is gone, though its kubelet had no time")?;
         check_that(pod.metadata.deletion_timestamp.is_some(), "it is not")
     })
-    .await
-    .unwrap();
+    .await;
 
     let refused = async {
         until_event(&plane, NAMESPACE, "db-0", "ForceDeleteRefused").await;

@@ -34,16 +34,13 @@ pub(super) async fn volume(plane: &ControlPlane, name: &str) {
 }
 
 pub(super) async fn volume_of(plane: &ControlPlane, name: &str, driver: &str) {
-    apply(
-        plane,
-        &json!({
-            "apiVersion": "v1", "kind": "PersistentVolume", "metadata": { "name": name },
-            "spec": { "accessModes": ["ReadWriteOnce"], "capacity": { "storage": "1Gi" }, "storageClassName": "",
-                "persistentVolumeReclaimPolicy": "Retain", "csi": { "driver": driver, "volumeHandle": name },
-                "claimRef": { "namespace": NAMESPACE, "name": name } },
-        }),
-    )
-    .await;
+    let object = json!({
+        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": { "name": name },
+        "spec": { "accessModes": ["ReadWriteOnce"], "capacity": { "storage": "1Gi" }, "storageClassName": "",
+            "persistentVolumeReclaimPolicy": "Retain", "csi": { "driver": driver, "volumeHandle": name },
+            "claimRef": { "namespace": NAMESPACE, "name": name } },
+    });
+    apply(plane, &object).await;
     apply(plane, &claim(NAMESPACE, name)).await;
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use kube::Client;
 use pod_safety_control_plane::objects::{boot_id, create_node};
-use pod_safety_control_plane::{check_that, observe, until};
+use pod_safety_control_plane::{check_that, observe, wait_until};
 use serde_json::json;
 
 use super::hosts::Host;
@@ -33,13 +33,12 @@ async fn bug_a_volume_of_a_replaced_node_is_released_by_a_confirmation_about_its
     plane.kubectl(&["delete", "node", "w1"]).await.unwrap().text().unwrap();
     replace(&fixture.hosts[0], &plane.admin()).await;
     let former = format!("pod-safety confirm-down w1 --uid {uid} --boot {} --reason TEXT", boot_id("w1", 1));
-    until("the hold names the way out", async || {
+    wait_until("the hold names the way out", async || {
         let output = fixture.pod_safety.debug("/debug/decisions").await.map_err(|error| format!("{error:?}"))?;
         let output = output["holds"].to_string();
         check_that(output.contains("was replaced by another Node") && output.contains(&former), output)
     })
-    .await
-    .unwrap();
+    .await;
     let event = observe::event(&plane.admin(), "default", "data", "VolumeHeld").await.unwrap();
     assert!(event.contains(&former), "{event}");
     nothing_else_releases_it(&fixture, uid).await;

@@ -35,8 +35,7 @@ async fn an_unscheduled_or_ended_pod_goes_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_phase_during_deletion_does_not_remove_the_pod() {
-    let cluster = Cluster::new();
-    cluster.pod("a");
+    let cluster = Cluster::with_pod();
     cluster.delete(&path("a"), &json!({}));
     cluster.phase("a", "Failed");
     cluster.delete(&path("a"), &json!({}));
@@ -45,15 +44,13 @@ async fn a_failed_phase_during_deletion_does_not_remove_the_pod() {
 
 #[tokio::test(start_paused = true)]
 async fn a_negative_grace_is_one_second() {
-    let cluster = Cluster::new();
-    cluster.pod("a");
+    let cluster = Cluster::with_pod();
     assert_eq!(grace(&cluster.delete(&path("a"), &json!({ "gracePeriodSeconds": -1 })).1), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_first_deletion_may_lengthen_and_later_ones_only_shorten() {
-    let cluster = Cluster::new();
-    cluster.pod("a");
+    let cluster = Cluster::with_pod();
     assert_eq!(grace(&cluster.delete(&path("a"), &json!({ "gracePeriodSeconds": 60 })).1), 60);
     let (code, longer) = cluster.delete(&path("a"), &json!({ "gracePeriodSeconds": 90 }));
     assert_eq!((code, grace(&longer)), (200, 60));
@@ -64,8 +61,7 @@ async fn the_first_deletion_may_lengthen_and_later_ones_only_shorten() {
 
 #[tokio::test(start_paused = true)]
 async fn a_grace_that_would_end_in_the_past_ends_now_and_is_still_graceful() {
-    let cluster = Cluster::new();
-    cluster.pod("a");
+    let cluster = Cluster::with_pod();
     cluster.delete(&path("a"), &json!({ "gracePeriodSeconds": 60 }));
     tokio::time::sleep(std::time::Duration::from_secs(20)).await;
     let (_, after) = cluster.delete(&path("a"), &json!({ "gracePeriodSeconds": 5 }));
@@ -86,8 +82,7 @@ async fn a_forced_deletion_is_two_writes() {
 
 #[tokio::test(start_paused = true)]
 async fn finalizers_keep_a_pod_until_the_last_is_removed() {
-    let cluster = Cluster::new();
-    cluster.pod("a");
+    let cluster = Cluster::with_pod();
     let finalizers = |list: Value| json!({ "metadata": { "finalizers": list } });
     cluster.patch(&path("a"), MERGE, &finalizers(json!(["example.com/a", "example.com/b"])));
     let (_, after) = cluster.delete(&path("a"), &json!({ "gracePeriodSeconds": 0 }));

@@ -36,8 +36,7 @@ async fn a_selector_turns_changes_into_added_and_deleted() {
 
 #[tokio::test(start_paused = true)]
 async fn initial_events_end_with_a_marked_bookmark() {
-    let cluster = Cluster::new();
-    cluster.pod("a");
+    let cluster = Cluster::with_pod();
     let target =
         format!("{PODS}?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true");
     let events = cluster.watch(&target);
@@ -91,8 +90,7 @@ async fn pages_show_the_state_of_the_first_one() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lagging_server_serves_old_data_where_allowed() {
-    let cluster = Cluster::new();
-    cluster.pod("a");
+    let cluster = Cluster::with_pod();
     cluster.server.follow(Following::Held);
     cluster.delete(&format!("{PODS}/a"), &json!({ "gracePeriodSeconds": 0 }));
     assert_eq!(cluster.get(&format!("{PODS}/a?resourceVersion=0")).0, 200);

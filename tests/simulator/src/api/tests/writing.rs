@@ -75,16 +75,14 @@ async fn another_uid_in_a_patch_is_invalid_and_in_a_put_a_conflict() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_test_of_a_json_patch_is_unprocessable() {
-    let cluster = Cluster::new();
-    cluster.pod("a");
+    let cluster = Cluster::with_pod();
     let patch = json!([{ "op": "test", "path": "/metadata/uid", "value": "other" }]);
     assert_eq!(reason(&cluster.patch(&format!("{PODS}/a"), JSON, &patch)), (422, "Invalid"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn node_and_grace_period_of_a_pod_cannot_be_changed() {
-    let cluster = Cluster::new();
-    cluster.pod("a");
+    let cluster = Cluster::with_pod();
     for spec in [json!({ "nodeName": "m" }), json!({ "terminationGracePeriodSeconds": 1 })] {
         let answer = cluster.patch(&format!("{PODS}/a"), STRATEGIC, &json!({ "spec": spec }));
         assert_eq!((reason(&answer), fields(&answer)), ((422, "Invalid"), vec!["spec"]));
@@ -93,8 +91,7 @@ async fn node_and_grace_period_of_a_pod_cannot_be_changed() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_pod_may_become_running_again() {
-    let cluster = Cluster::new();
-    cluster.pod("a");
+    let cluster = Cluster::with_pod();
     cluster.phase("a", "Failed");
     assert_eq!(cluster.phase("a", "Running").1["status"]["phase"], "Running");
 }
@@ -129,8 +126,7 @@ async fn nothing_is_created_in_a_missing_or_terminating_namespace() {
 
 #[tokio::test(start_paused = true)]
 async fn a_dry_run_changes_nothing() {
-    let cluster = Cluster::new();
-    cluster.pod("a");
+    let cluster = Cluster::with_pod();
     let before = cluster.etcd.revision();
     let (code, pod) =
         cluster.patch(&format!("{PODS}/a?dryRun=All"), MERGE, &json!({ "metadata": { "labels": { "l": "1" } } }));

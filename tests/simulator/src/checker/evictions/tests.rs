@@ -18,9 +18,12 @@ struct Fixture {
     budget: Value,
 }
 
+/// The rules that this report breaks in a world that was well until then.
 fn broken(told: impl AsyncFnOnce(&mut Fixture)) -> Vec<Invariant> {
     tests::broken(async |checker| {
-        told(&mut Fixture { checker: Arc::clone(checker), budget: Value::Null }).await;
+        let mut fixture = Fixture { checker: Arc::clone(checker), budget: Value::Null };
+        fixture.well().await;
+        told(&mut fixture).await;
     })
 }
 
@@ -115,7 +118,6 @@ impl Fixture {
 #[test]
 fn evictions_pass_exactly_as_the_pdb_allows() {
     let broken = broken(async |told| {
-        told.well().await;
         told.evict("a", 201);
         told.refuse("b");
         seconds(60).await;
@@ -127,7 +129,6 @@ fn evictions_pass_exactly_as_the_pdb_allows() {
 #[test]
 fn s7_more_evictions_pass_than_the_pdb_allows() {
     let broken = broken(async |told| {
-        told.well().await;
         told.evict("a", 201);
         told.budget["status"]["disruptionsAllowed"] = 1.into();
         told.evict("b", 201);
@@ -138,7 +139,6 @@ fn s7_more_evictions_pass_than_the_pdb_allows() {
 #[test]
 fn s7_a_status_allows_more_than_its_budget() {
     let broken = broken(async |told| {
-        told.well().await;
         told.set_allowed(2);
     });
     assert_eq!(broken, [Invariant::Budget]);
@@ -147,7 +147,6 @@ fn s7_a_status_allows_more_than_its_budget() {
 #[test]
 fn s7_an_eviction_that_was_refused_leaves_the_budget_as_it_was() {
     let broken = broken(async |told| {
-        told.well().await;
         told.evict("a", 409);
         told.set_allowed(1);
         told.evict("b", 201);
@@ -159,7 +158,6 @@ fn s7_an_eviction_that_was_refused_leaves_the_budget_as_it_was() {
 fn s7_a_process_under_test_names_a_uid_that_the_pod_does_not_have() {
     let told = |uid: &'static str| {
         broken(async move |told| {
-            told.well().await;
             seconds(60).await;
             let path = "/api/v1/namespaces/default/pods/a/eviction";
             told.write("replica-0.1", path, CONTINUE, |budget| budget["status"]["disruptionsAllowed"] = 0.into());
@@ -179,7 +177,6 @@ fn s7_a_process_under_test_names_a_uid_that_the_pod_does_not_have() {
 fn the_latest_changes_need_not_be_observed_yet() {
     let told = |waits: u64| {
         broken(async move |told| {
-            told.well().await;
             // The world has been well for so long that the window is five seconds.
             seconds(100).await;
             told.scale(4);
@@ -197,7 +194,6 @@ fn the_latest_changes_need_not_be_observed_yet() {
 fn faults_widen_the_allowed_range_until_some_time_after() {
     let told = |waits: u64| {
         broken(async move |told| {
-            told.well().await;
             seconds(100).await;
             told.checker.control_is_troubled(told.checker.now() + Duration::from_secs(30));
             told.checker.process_ends(3, "it died");
@@ -213,7 +209,6 @@ fn faults_widen_the_allowed_range_until_some_time_after() {
 #[test]
 fn an_eviction_is_never_excused_by_trouble() {
     let broken = broken(async |told| {
-        told.well().await;
         told.checker.control_is_troubled(told.checker.now() + Duration::from_secs(600));
         told.evict("a", 201);
         told.set_allowed(1);
@@ -225,7 +220,6 @@ fn an_eviction_is_never_excused_by_trouble() {
 fn l5_what_a_budget_allows_is_refused() {
     let told = |waits: u64| {
         broken(async move |told| {
-            told.well().await;
             told.set_allowed(0);
             seconds(waits).await;
             told.refuse("a");
@@ -239,7 +233,6 @@ fn l5_what_a_budget_allows_is_refused() {
 #[test]
 fn l5_a_budget_is_processed_for_ever() {
     let broken = broken(async |told| {
-        told.well().await;
         told.budget["metadata"]["generation"] = 2.into();
         told.write("person", &format!("{BUDGETS}/b"), 200, |budget| budget["spec"]["maxUnavailable"] = 2.into());
         told.refuse("a");
@@ -252,7 +245,6 @@ fn l5_a_budget_is_processed_for_ever() {
 #[test]
 fn s7_a_wrong_status_remains_at_rest() {
     let broken = broken(async |told| {
-        told.well().await;
         seconds(100).await;
         told.scale(5);
         seconds(30).await;
@@ -267,7 +259,6 @@ fn s7_a_wrong_status_remains_at_rest() {
 fn bug_an_eviction_of_an_unhealthy_pod_reduced_disruptions_allowed() {
     let told = |waits: u64| {
         broken(async move |told| {
-            told.well().await;
             told.write("person", &format!("{BUDGETS}/b"), 200, |budget| budget["spec"]["maxUnavailable"] = 2.into());
             told.set_allowed(2);
             seconds(100).await;

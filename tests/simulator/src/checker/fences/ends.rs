@@ -35,8 +35,7 @@ const REPORT_SEEN_AFTER: Duration = Duration::from_secs(15);
 impl Checker {
     /// Checks that every incident makes progress.
     pub(crate) fn check_fences(&self, recovers: bool) {
-        let now = self.now();
-        let mut state = self.state.lock();
+        let (now, mut state) = self.now_and_state();
         let calm = state.budgets.untroubled_since(now, state.healed);
         let calm = if calm.is_zero() { calm } else { calm + RECOVERS };
         let led = state.acts.led_since().unwrap_or(now) + REACTS * 2;

@@ -41,8 +41,7 @@ pub(crate) struct Answered {
 impl Checker {
     /// A device gets an order: off or on.
     pub(crate) fn record_order(&self, touched: &Touched, act: Act) {
-        let now = self.now();
-        let mut state = self.state.lock();
+        let (now, mut state) = self.now_and_state();
         let Touched { caller, device, node } = touched;
         let message = format!("{caller} tells {device} {} for {node}", act.name());
         let text = format!("pod-safety has {device} power {node} {}", act.name());
@@ -64,8 +63,7 @@ impl Checker {
 
     /// A device answers a status check.
     pub(crate) fn record_answer(&self, touched: &Touched, answered: &Answered) {
-        let now = self.now();
-        let mut state = self.state.lock();
+        let (now, mut state) = self.now_and_state();
         let Touched { caller, device, node } = touched;
         let Answered { power, identity, is_on, reached, documented } = answered;
         let untrue = matches!(power, Power::Off | Power::Gone) && *is_on;

@@ -89,8 +89,7 @@ impl State {
 impl Checker {
     /// The end, when all is quiet: `holds` are the holds that the processes under test show.
     pub(crate) fn check_evictions(&self, pods: &[Arc<Value>], holds: &Shown) {
-        let now = self.now();
-        let mut state = self.state.lock();
+        let (now, mut state) = self.now_and_state();
         let Some(from) = state.undisturbed_since(now) else { return };
         let there = |uid: &str| pods.iter().find(|pod| str_at(pod, "/metadata/uid") == uid).map(|pod| &**pod);
         let Lifecycle { requests, evictions, .. } = &state.lifecycle;

@@ -75,25 +75,27 @@ fn deletes(checker: &Checker, grace: i64) {
     );
 }
 
+fn reads_and_marks(checker: &Checker) {
+    read_node(checker);
+    marks(checker);
+}
+
 #[test]
 fn s14_no_pod_is_evicted_before_its_time() {
     let due = broken(Some(20), async |checker| {
         seconds(20).await;
-        read_node(checker);
-        marks(checker);
+        reads_and_marks(checker);
         deletes(checker, 30);
     });
     assert_eq!(due, [], "its time is over");
     let early = broken(Some(20), async |checker| {
         seconds(19).await;
-        read_node(checker);
-        marks(checker);
+        reads_and_marks(checker);
     });
     assert_eq!(early, [Invariant::Tolerance]);
     let ever = broken(None, async |checker| {
         seconds(500).await;
-        read_node(checker);
-        marks(checker);
+        reads_and_marks(checker);
     });
     assert_eq!(ever, [Invariant::Tolerance]);
 }
@@ -119,8 +121,7 @@ fn s14_a_taint_stamped_by_a_fast_clock_counts_from_that_second_and_no_other_futu
             tainted["spec"]["taints"][0]["timeAdded"] = json!(stamp(Duration::from_secs(10 + AHEAD)));
             changed_by(checker, by, "Node", "node-0", tainted);
             tokio::time::sleep(Duration::from_millis(marked) - checker.now()).await;
-            read_node(checker);
-            marks(checker);
+            reads_and_marks(checker);
         });
         assert_eq!(violations, expected, "stamped {what}");
     }
@@ -142,8 +143,7 @@ fn s14_the_node_is_read_right_before_the_eviction_and_that_read_counts() {
     let lifted = broken(Some(5), async |checker| {
         seconds(5).await;
         changed(checker, "Node", "node-0", node(false));
-        read_node(checker);
-        marks(checker);
+        reads_and_marks(checker);
     });
     assert_eq!(lifted, [Invariant::Tolerance], "the look found no taint");
     let since = broken(Some(5), async |checker| {
@@ -160,8 +160,7 @@ fn s12_and_s5_a_graceful_deletion_is_marked_and_has_the_pods_own_grace() {
     let unmarked = broken(Some(0), async |checker| deletes(checker, 30));
     assert_eq!(unmarked, [Invariant::Hygiene]);
     let short = broken(Some(0), async |checker| {
-        read_node(checker);
-        marks(checker);
+        reads_and_marks(checker);
         deletes(checker, 29);
     });
     assert_eq!(short, [Invariant::Grace]);

@@ -36,8 +36,7 @@ impl Checker {
     /// Checks, when the world has been healthy for long enough, that no volume is held without a reason, and that
     /// whatever could go on has. `holds` are those that the processes under test show.
     pub(crate) fn check_owners(&self, objects: &Owned<'_>, holds: &Shown) {
-        let now = self.now();
-        let mut state = self.state.lock();
+        let (now, mut state) = self.now_and_state();
         let mut wrong = Vec::new();
         let is_volume_lease = |lease: &&Arc<Value>| str_at(lease, "/metadata/namespace") == VOLUME_LEASE_NAMESPACE;
         for lease in objects.leases.iter().filter(is_volume_lease) {

@@ -14,8 +14,7 @@ use crate::shipped::launch;
 fn catches(plant: Plant, invariant: Invariant, plan: &Plan) {
     drop(well(plan));
     let outcome = run(plan, Subject::Shipped(launch, Some(plant)));
-    let broken = outcome.violations.iter().any(|violation| violation.invariant == invariant);
-    assert!(broken, "{plant:?} breaks no {invariant}: {}", report(plan, &outcome));
+    assert!(outcome.broke(invariant), "{plant:?} breaks no {invariant}: {}", report(plan, &outcome));
 }
 
 #[test]
@@ -187,7 +186,7 @@ fn race(seed: u64, guarding: Guarding, us: Us, forced_before: u64) -> (bool, boo
     faults.sort_by_key(|(at, _)| *at);
     let plan = Plan { seed, heal_at: BEGIN + 140, ..plan(guarding, Some(FENCED), faults) };
     let outcome = run(&plan, super::SHIPPED);
-    let storage = outcome.violations.iter().any(|violation| violation.invariant == Invariant::Storage);
+    let storage = outcome.broke(Invariant::Storage);
     assert_eq!(storage, !outcome.violations.is_empty(), "{}", report(&plan, &outcome));
     // Drawn worlds contain that, too: the checker excuses the acts of a person while no process under test leads.
     let excused = outcome.probes.contains_key("limit: a person detached by force, and no process of ours was there");

@@ -52,12 +52,11 @@ async fn denies(fixture: &Fixture, policy: &str, probe: impl AsyncFn() -> kube::
     ];
     let rendered = helm(&args).await.unwrap().text().unwrap();
     fixture.plane.kubectl_with(&["apply", "-f", "-"], &rendered).await.unwrap().text().unwrap();
-    until(&format!("{policy} holds"), async || {
+    wait_until(&format!("{policy} holds"), async || {
         let answer = probe().await;
         check_that(answer.is_err(), format!("{answer:?}"))
     })
-    .await
-    .unwrap();
+    .await;
 }
 
 /// Denied by this policy, with a message that names the remedy.
@@ -92,13 +91,12 @@ impl Fixture {
     }
 
     async fn until_suspended(&self, status: &str) {
-        until(&format!("the condition Suspended is {status}"), async || {
+        wait_until(&format!("the condition Suspended is {status}"), async || {
             let conditions = self.job(TRAIN).await.status.unwrap().conditions.unwrap_or_default();
             let has_status = conditions.iter().any(|one| one.type_ == "Suspended" && one.status == status);
             check_that(has_status, format!("{conditions:?}"))
         })
-        .await
-        .unwrap();
+        .await;
     }
 }
 
@@ -132,9 +130,7 @@ async fn an_evicted_workload_gives_its_quota_back_and_its_job_starts_no_second_p
     pod: &str,
 ) {
     kueue.evicts(TRAIN).await;
-    until("its quota is free", async || check_that(!kueue.takes_quota(TRAIN).await, "not yet".to_owned()))
-        .await
-        .unwrap();
+    wait_until("its quota is free", async || check_that(!kueue.takes_quota(TRAIN).await, "not yet".to_owned())).await;
     fixture.until_suspended("True").await;
     fixture.still_waits_for(TRAIN, pod).await;
     kueue.reserves(TRAIN).await;
@@ -203,12 +199,11 @@ async fn a_node_is_lost(fixture: &Fixture, kueue: &Kueue, first: [String; 3], pe
     assert_eq!((status.failed.unwrap_or(0), status.active), (0, Some(1)), "{status:?}");
     assert!(kueue.takes_quota(TRAIN).await, "still, for the next pod");
     fixture.until_runs(&job_sets::job_of(GANG, "lead"), |node| node != SWITCHED).await;
-    until("the JobSet without the rule has failed", async || {
+    wait_until("the JobSet without the rule has failed", async || {
         let end = job_sets::end_of(&fixture.plane, BARE).await;
         check_that(end.0 == "Failed", format!("{end:?}"))
     })
-    .await
-    .unwrap();
+    .await;
     assert_eq!(job_sets::end_of(&fixture.plane, GANG).await, (Value::Null, 0), "no Job of it failed");
     let same = fixture.until_runs(&job_sets::job_of(GANG, "peer"), |node| node == PEER).await;
     assert_eq!(peer, same, "and the other Job was left alone");

@@ -31,6 +31,9 @@ const FAILED: &str = r#"{"metadata":{"uid":"UID"},"status":{"phase":"Failed"}}"#
 const CORDON: &str = r#"{"spec":{"unschedulable":true}}"#;
 const KEEPS: &str = r#"{"metadata":{"finalizers":["karpenter.sh/termination"]}}"#;
 const LETS_GO: &str = r#"{"metadata":{"finalizers":null}}"#;
+const FAR_ACTED: &str = r#"{"status":{"conditions":[{"type":"FenceAgentActionSucceeded","status":"True"}]}}"#;
+const FAR_SUCCEEDED: &str = r#"{"status":{"conditions":[{"type":"FenceAgentActionSucceeded","status":"True"},{"type":"Succeeded","status":"True"}]}}"#;
+const SBR_FENCED: &str = r#"{"status":{"conditions":[{"type":"FencingSucceeded","status":"True"}]}}"#;
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
 const SWITCHED_OFF: Reason = Reason::Evidence("PowerOff");
@@ -227,19 +230,9 @@ pub(super) static ROWS: [Row; 17] = [
             Step::Exists(FAR),
             Step::Taints("medik8s.io/fence-agents-remediation", "NoExecute", None),
             Step::Off,
-            Step::Sends(
-                "PATCH",
-                FAR_STATUS,
-                r#"{"status":{"conditions":[{"type":"FenceAgentActionSucceeded","status":"True"}]}}"#,
-                None,
-            ),
+            Step::Sends("PATCH", FAR_STATUS, FAR_ACTED, None),
             Step::Sends("DELETE", PODS_THERE, r#"{"gracePeriodSeconds":0}"#, Some("force-delete")),
-            Step::Sends(
-                "PATCH",
-                FAR_STATUS,
-                r#"{"status":{"conditions":[{"type":"FenceAgentActionSucceeded","status":"True"},{"type":"Succeeded","status":"True"}]}}"#,
-                None,
-            ),
+            Step::Sends("PATCH", FAR_STATUS, FAR_SUCCEEDED, None),
         ],
     )
     .proved(Proof::Remediator(REMEDIATORS[0]), CLAIMED),
@@ -267,12 +260,7 @@ pub(super) static ROWS: [Row; 17] = [
             Step::Exists(SBR),
             Step::Sends("PATCH", NODE, CORDON, None),
             Step::Off,
-            Step::Sends(
-                "PATCH",
-                SBR_STATUS,
-                r#"{"status":{"conditions":[{"type":"FencingSucceeded","status":"True"}]}}"#,
-                None,
-            ),
+            Step::Sends("PATCH", SBR_STATUS, SBR_FENCED, None),
             Step::Taints(OUT_OF_SERVICE, "NoExecute", Some("node")),
         ],
     )
