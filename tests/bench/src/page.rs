@@ -133,14 +133,21 @@ fn render(folder: &Path) -> Result<(String, String)> {
     Ok((filled(&page, CLIENTS, &clients(&samples))?, picture))
 }
 
+/// The median of a row. The API server's CPU time is a difference, because its idle use is subtracted: zero or less is
+/// noise.
+fn above_noise(samples: &[Sample], row: &Row, scene: &str, who: Contender) -> Option<f64> {
+    let is_above = |value: &f64| row.number != API_CPU || *value > 0.0;
+    median_of(samples, row.phase, scene, who.name(), row.number).filter(is_above)
+}
+
 /// Contenders with the same watches: those of the phases without removals.
 fn clients(samples: &[Sample]) -> String {
     let mut rows = Vec::new();
     for row in ROWS.iter().filter(|row| KubeRuntime.takes_part(row.phase)) {
         let measured = samples.iter().filter(|one| one.phase == row.phase && one.who == KubeRuntime.name());
         for scene in each_once(measured.map(|one| one.scene.as_str())) {
-            let of = |who: Contender| median_of(samples, row.phase, scene, who.name(), row.number);
-            let times = ratio(of(KubeRuntime), of(PodSafety));
+            let of = |who: Contender| above_noise(samples, row, scene, who);
+            let times = ratio(of(KubeRuntime), of(PodSafety)).filter(|times| *times > 0.0);
             rows.push([
                 format!("{scene}: {}", row.label),
                 format_value(of(PodSafety)),
@@ -203,10 +210,10 @@ fn lines(samples: &[Sample]) -> Vec<Line> {
 }
 
 fn line(samples: &[Sample], row: &Row, scene: &str) -> Line {
-    let of = |who: &str, number: &str| median_of(samples, row.phase, scene, who, number);
-    let (own, kcm) = (of(PodSafety.name(), row.number), of(Kcm.name(), row.number));
+    let (own, kcm) = (above_noise(samples, row, scene, PodSafety), above_noise(samples, row, scene, Kcm));
     // An unfinished measurement is a lower bound.
-    let unfinished = of(Kcm.name(), CORRECT_AFTER).filter(|right| of(PodSafety.name(), CORRECT_AFTER) > Some(*right));
+    let correct = |who: Contender| median_of(samples, row.phase, scene, who.name(), CORRECT_AFTER);
+    let unfinished = correct(Kcm).filter(|right| correct(PodSafety) > Some(*right));
     let sign = if unfinished.is_some() { "> " } else { "" };
     let times = match row.better {
         Better::Less => ratio(kcm, own),
@@ -320,6 +327,19 @@ mod tests {
         assert_eq!(once, format!("# Title\n\n{begin}\n\n| new |\n\n{end}\n\nend\n"));
         assert_eq!(filled(&once, "x", "| new |\n").unwrap(), once);
         assert!(filled("# Title", "x", "").is_err() && filled(begin, "x", "").is_err(), "no place for them");
+    }
+
+    #[test]
+    fn a_difference_of_zero_or_less_is_not_printed() {
+        let sample = |who: Contender, api: f64, own: f64| {
+            Sample::new(Phase::Heartbeats, who.name(), "90 s").with(API_CPU, api).with(OF_A_CORE, own)
+        };
+        let samples = [sample(PodSafety, 2.0, 0.5), sample(KubeRuntime, -4.0, 0.0), sample(Kcm, 0.0, 1.0)];
+        let text = clients(&samples);
+        assert!(text.contains("| 90 s: own CPU, % of a core | 0.50 | 0.00 | – | 1.00 | – |"), "{text}");
+        assert!(text.contains("| 90 s: API server CPU, s | 2.00 | – | – | – | – |"), "{text}");
+        let last = lines(&samples).pop().unwrap();
+        assert_eq!(last.cells[..4], ["90 s: API server CPU, s", "2.00", "–", "–"]);
     }
 
     #[test]

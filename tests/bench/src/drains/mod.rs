@@ -210,23 +210,25 @@ async fn command(
 }
 
 /// The compared numbers, as means of the rounds: the ratio, pod-safety, kubectl, and requests where these were measured.
-fn compared(took: &[(DrainTool, Took)]) -> [(&'static str, [String; 4]); 5] {
-    let mean = |drainer: DrainTool, of: fn(&Took) -> f64| {
+fn compared(plan: &Drains, case: Case, took: &[(DrainTool, Took)]) -> [(&'static str, [String; 4]); 6] {
+    let pods = number(usize::from(case.nodes) * usize::from(plan.pods));
+    let mean = |drainer: DrainTool, of: &dyn Fn(&Took) -> f64| {
         let all: Vec<f64> = took.iter().filter(|(one, _)| *one == drainer).map(|(_, took)| of(took)).collect();
         all.iter().sum::<f64>() / number(all.len()).max(1.0)
     };
-    let row = |what: &'static str, of: fn(&Took) -> f64| {
+    let row = |what: &'static str, of: &dyn Fn(&Took) -> f64| {
         let (own, kubectl) = (mean(DrainTool::PodSafety, of), mean(DrainTool::Kubectl, of));
         let requests =
             took.iter().any(|(drainer, _)| *drainer == DrainTool::Requests).then(|| mean(DrainTool::Requests, of));
         (what, [ratio(Some(kubectl), Some(own)), Some(own), Some(kubectl), requests].map(format_value))
     };
     [
-        row("seconds", |took| took.seconds),
-        row("requests", Took::request_count),
-        row("own CPU, s", |took| took.usage.cpu),
-        row("memory at its peak, MiB", |took| took.usage.memory),
-        row("API server CPU, s", |took| took.api_cpu),
+        row("seconds", &|took| took.seconds),
+        row("requests", &Took::request_count),
+        row("requests for each eviction", &|took| took.request_count() / pods),
+        row("own CPU, s", &|took| took.usage.cpu),
+        row("memory at its peak, MiB", &|took| took.usage.memory),
+        row("API server CPU, s", &|took| took.api_cpu),
     ]
 }
 
@@ -240,7 +242,7 @@ fn head(plan: &Drains, case: Case) -> String {
 
 /// The table of a case, ratios first.
 fn shown_of(plan: &Drains, case: Case, took: &[(DrainTool, Took)]) -> String {
-    let rows = compared(took).map(|(what, [better, own, kubectl, requests])| {
+    let rows = compared(plan, case, took).map(|(what, [better, own, kubectl, requests])| {
         [what.to_owned(), format!("{better} ×"), own, kubectl, requests]
     });
     table([&*head(plan, case), "better by", "pod-safety", "kubectl", "by requests"], rows.into_iter()) + "\n"
@@ -248,7 +250,7 @@ fn shown_of(plan: &Drains, case: Case, took: &[(DrainTool, Took)]) -> String {
 
 /// The same as a line, for the page.
 fn line_of(plan: &Drains, case: Case, took: &[(DrainTool, Took)]) -> String {
-    let cells = compared(took).map(|(what, [better, own, kubectl, requests])| {
+    let cells = compared(plan, case, took).map(|(what, [better, own, kubectl, requests])| {
         let requests = if requests == dash() { String::new() } else { format!("/{requests}") };
         format!("{what} {better}× ({own}/{kubectl}{requests})")
     });
