@@ -39,6 +39,9 @@ pub(crate) fn gates() -> Options {
     Options { apiserver_args: args.map(str::to_owned).to_vec(), ..Options::default() }
 }
 
+/// Twice what it has without requests.
+const MAX_MEMORY: f64 = 128.0 * 1_048_576.0;
+
 const CONTROLLERS: [&str; 2] = ["--controllers=disruption,eviction", "--mode=replace"];
 
 /// So many seconds from now.
@@ -96,6 +99,9 @@ async fn requested_evictions_are_carried_out() {
     ];
     let ended = pod_safety.metric("pod_safety_evictions_ended_total", &[]).await.unwrap();
     assert!(ended >= 4.0, "{ended}");
+    // A thousand requests of one tenant, and it has kept what it needs of them.
+    let memory = pod_safety.metric("process_resident_memory_bytes", &[]).await.unwrap();
+    assert!(memory < MAX_MEMORY, "{memory} bytes");
 }
 
 #[tokio::test]

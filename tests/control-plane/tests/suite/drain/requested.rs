@@ -270,7 +270,9 @@ async fn pod_safety_controllers_carry_out_requested_evictions() {
     }
     let plane = ControlPlane::start(gates()).await.unwrap();
     plane.namespace(NS).await.unwrap();
-    objects::create_node(&plane.admin(), &objects::node("a").with_ready("True")).await.unwrap();
+    for node in ["a", "b"] {
+        objects::create_node(&plane.admin(), &objects::node(node).with_ready("True")).await.unwrap();
+    }
     let kubeconfig = plane.install_pod_safety().await.unwrap();
     let args = ["--mode=replace", "--controllers=disruption,eviction"];
     let _pod_safety = plane.leading_pod_safety(&kubeconfig, args).await.unwrap();
@@ -292,9 +294,23 @@ async fn pod_safety_controllers_carry_out_requested_evictions() {
         assert_eq!(requests(&plane).await, Vec::<Value>::new(), "what is done is deleted");
         let page = pod_safety(&plane, &["explain", "eviction", "shop/pod-1-db-0"]).await.stdout;
         assert!(page.contains("Free (Evicted)") && page.contains("example.com/move is done"), "{page}");
+        maintain_requests_evictions(&plane).await;
         kubelets.stop.store(true, Ordering::SeqCst);
     };
     tokio::join!(kubelets.run(&plane), moves_its_data(&plane, &kubelets.stop), scenario);
+}
+
+/// As drain does, in the name of the maintenance.
+async fn maintain_requests_evictions(plane: &ControlPlane) {
+    pods(plane, "b", &["db-1"], json!([{ "name": RESPONDER, "priority": 10000 }])).await;
+    let args = ["maintain", "b", "--timeout=60s", "--reason=r", "--evict-unmanaged", "--requests=always"];
+    let Output { stdout, stderr, status, .. } = pod_safety(plane, &args).await;
+    assert!(status.success(), "{stdout}\n{stderr}");
+    for expected in ["pod/shop/db-1 waits for responder example.com/move: moves data", "pod/shop/db-1 gone"] {
+        assert!(stdout.contains(expected) || stderr.contains(expected), "{expected}: not in\n{stdout}\n{stderr}");
+    }
+    let eviction = plane.find("evictions.lifecycle.k8s.io", NS, "pod-1-db-1").await.unwrap().unwrap();
+    assert_eq!(eviction["status"]["requesters"][0]["name"], "pod-safety.dev/maintain", "{eviction}");
 }
 
 /// Without the feature gate nothing changes; with `--requests=always` there is an error.
