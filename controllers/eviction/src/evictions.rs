@@ -24,6 +24,8 @@ const BACKOFF: Backoff = Backoff { initial: Duration::from_secs(20), maximum: Du
 
 /// This many failed Evictions of a pod are kept: they count the attempts, and state why they failed.
 const MAX_KEPT: usize = 3;
+/// No pod has so many Evictions. A higher number is in a name of another client, and could have none after it.
+const MAX_NUMBER: u32 = 1_000_000;
 
 /// The message of a duplicate Eviction, as in kubernetes#137133.
 const DUPLICATE: &str = "Active Eviction already exists for the same target.";
@@ -77,7 +79,7 @@ fn requested_pod(before: Option<&Eviction>, ctx: &EvictionContext<'_>) -> Option
 /// The number in the name of an Eviction: `pod-N-NAME`.
 fn eviction_number(eviction: &Eviction) -> u32 {
     let number = eviction.name.strip_prefix("pod-").and_then(|rest| rest.split('-').next());
-    number.and_then(|number| number.parse().ok()).unwrap_or(0)
+    number.and_then(|number| number.parse().ok()).filter(|number| *number <= MAX_NUMBER).unwrap_or(0)
 }
 
 fn highest_number(ctx: &EvictionContext<'_>) -> u32 {

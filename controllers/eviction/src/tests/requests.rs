@@ -222,6 +222,14 @@ fn a_request_for_a_pod_of_a_gang_is_refused_beside_an_eviction_too() {
     }
 }
 
+/// The number after it overflowed.
+#[test]
+fn bug_an_eviction_with_the_highest_number_had_none_after_it() {
+    let last = eviction("pod-4294967295-p", "p").verdict("Failed", "True", "CanceledDueToNoRequesters");
+    let writes = describe(&decide_at(&world(&[running_pod(), request_object(), (Kind::Evictions, last)]), 1));
+    assert!(writes.iter().any(|word| word.starts_with("create 1 of r")), "{writes:?}");
+}
+
 /// It may be one of this pod.
 #[test]
 fn no_eviction_is_created_while_one_cannot_be_read() {
