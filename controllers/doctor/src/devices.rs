@@ -83,22 +83,25 @@ fn check_answers(view: &View<'_>) -> Vec<Symptom> {
 fn check_outside(view: &View<'_>, installation: &Installation) -> Option<Symptom> {
     let outside = || view.devices().filter(move |device| !view.is_fencing_namespace(&device.namespace));
     let names: Vec<String> = outside().map(device_name).collect();
+    if names.is_empty() {
+        return None;
+    }
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let watched = view.fencing_namespaces().into_iter().flatten().map(String::as_str);
     let mut all: BTreeSet<&str> = watched.chain(outside().map(|device| &*device.namespace)).collect();
     // The chart adds its own.
     all.remove(installation.namespace());
     let all: Vec<&str> = all.into_iter().collect();
     let command = installation.helm_command(&format!("'controllers.fencing.namespaces={{{}}}'", all.join(",")));
-    (!names.is_empty()).then(|| {
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        symptom(
-            "FenceDevices",
-            Health::Attention,
-            format!("in a namespace that pod-safety does not watch: {}", join_first(&names)),
-            "no node is fenced by it, and it is not checked",
-            format!("delete it, or trust its namespace, where a user who may write FenceDevices can power machines off: {command}"),
-        )
-    })
+    Some(symptom(
+        "FenceDevices",
+        Health::Attention,
+        format!("in a namespace that pod-safety does not watch: {}", join_first(&names)),
+        "no node is fenced by it, and it is not checked",
+        format!(
+            "delete it, or trust its namespace, where a user who may write FenceDevices can power machines off: {command}"
+        ),
+    ))
 }
 
 /// Settings of a device that make its answer less reliable.

@@ -133,11 +133,12 @@ pub(super) fn complete_if_gone<'a>(ctx: &EvictionContext<'a>) -> Option<(&'a Evi
 
 /// Reports once that a terminal phase is no evidence, because the last report shows a running container.
 pub(super) fn report_missing_evidence<'a>(ctx: &EvictionContext<'a>) -> Option<(&'a Eviction, EvictionChange)> {
-    ctx.existing_pod().filter(|existing| existing.phase.is_terminal() && !existing.has_terminated())?;
-    let (eviction, active, own) = own_turn(ctx).filter(|(_, active, _)| *active.message != *MAY_RUN)?;
-    let since = active.heartbeat.map(|at| ctx.age(eviction, at, active.seen.heartbeat));
+    let terminal = |existing: &&Pod| existing.phase.is_terminal() && !existing.has_terminated();
+    let pod = ctx.existing_pod().filter(terminal)?;
+    let (eviction, responder, own) = own_turn(ctx).filter(|(_, active, _)| *active.message != *MAY_RUN)?;
+    let since = Turn { eviction, responder, pod }.since_heartbeat(ctx);
     let heartbeat = since.is_none_or(|since| since >= MIN_HEARTBEAT_INTERVAL);
-    let report = Report { heartbeat, ..report(active, own, MAY_RUN.to_owned()) };
+    let report = Report { heartbeat, ..report(responder, own, MAY_RUN.to_owned()) };
     Some((eviction, EvictionChange::Report(Box::new(report))))
 }
 
