@@ -18,7 +18,15 @@ mod unknown;
 mod unreadable_objects;
 mod volumes;
 
+use crate::model::{Budget, Holder, Volume, VolumeClaim, VolumeLease};
+use crate::testing::objects::{BOOT, START_SECONDS as NEW_YEAR, budget, lease, node, pod, timestamp};
+use crate::testing::{World, at, objects};
+use crate::{CacheMetrics, Lookup};
 use parking_lot::Mutex;
+use pod_safety_client::scripted::{Answer, Api, advance, env};
+use prometheus::{Registry, TextEncoder};
+use serde_json::{Value, json};
+use std::time::Duration;
 
 use super::*;
 use crate::model::Uid;

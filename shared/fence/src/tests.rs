@@ -603,51 +603,6 @@ fn proof(invalidated: bool) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_taint_needs_valid_evidence_and_keeps_other_taints() {
-    let theirs = json!([{ "key": "k", "value": "v", "effect": "NoSchedule", "unknownField": 1 }]);
-    let mut fixture = Fixture { proof: Some(proof(false)), ..Fixture::default() };
-    fixture.node["spec"]["taints"] = theirs.clone();
-    let (held, outcome) = taint::tainted(fixture.clone(), target(checked_status("Off"))).await;
-    assert_eq!((outcome, held.requests()), ("written", vec![NODE.to_owned(), STATUS.to_owned()]));
-    let taints = held.written("/nodes/")["spec"]["taints"].clone();
-    assert_eq!(taints[0], theirs[0]);
-    assert_eq!((&taints[1]["key"], &taints[1]["value"]), (&json!(OUT_OF_SERVICE_TAINT), &json!("n-1")));
-    let mut ready = fixture.clone();
-    ready.node["status"]["conditions"][0]["status"] = json!("True");
-    let mut booted = fixture.clone();
-    booted.node["status"]["nodeInfo"]["bootID"] = json!(NEXT_BOOT);
-    let invalid = Fixture { proof: Some(proof(true)), ..fixture.clone() };
-    let none = Fixture { proof: None, ..fixture };
-    for (fixture, expected) in [(ready, "heard"), (booted, "refused"), (invalid, "refused"), (none, "gone")] {
-        let (harness, outcome) = taint::tainted(fixture, target(checked_status("Off"))).await;
-        assert_eq!((outcome, harness.requests()), (expected, Vec::new()));
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn only_our_taint_is_removed_and_only_from_another_incarnation() {
-    let ours = json!({ "key": OUT_OF_SERVICE_TAINT, "value": "n-1", "effect": "NoExecute" });
-    let theirs = json!({ "key": OUT_OF_SERVICE_TAINT, "value": "nodeshutdown", "effect": "NoExecute" });
-    let mut back = Fixture::default();
-    back.node["spec"]["taints"] = json!([ours]);
-    back.node["status"]["nodeInfo"]["bootID"] = json!(NEXT_BOOT);
-    back.node["status"]["conditions"][0]["status"] = json!("True");
-    let returned = harness(back.clone(), |_, _| None);
-    returned.assert_outcome(Step::Untaint(target(checked_status("Off"))), "written").await;
-    assert_eq!(returned.log(), [NODE, STATUS]);
-    assert_eq!(returned.written("/nodes/")["spec"]["taints"], json!([]));
-    let mut same = back.clone();
-    same.node["status"]["nodeInfo"]["bootID"] = json!(BOOT);
-    let unchanged = harness(same, |_, _| None);
-    unchanged.assert_outcome(Step::Untaint(target(checked_status("Off"))), "changed").await;
-    unchanged.assert_no_requests();
-    back.node["spec"]["taints"] = json!([theirs]);
-    let foreign = harness(back, |_, _| None);
-    foreign.assert_outcome(Step::Untaint(target(checked_status("Off"))), "written").await;
-    assert_eq!(foreign.log(), [STATUS], "somebody else's taint stays");
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_contradiction_invalidates_the_evidence_before_it_marks_the_devices() {
     let others = json!([{ "type": "Trusted", "status": "True", "reason": "r", "message": "m", "lastTransitionTime": "t" },
         { "type": "Answers", "status": "True", "reason": "r", "message": "m", "lastTransitionTime": "t" }]);
@@ -788,21 +743,6 @@ async fn an_event_follows_the_write_of_a_changed_condition_and_no_other() {
     let harness = harness(Fixture { first: refused, ..Fixture::default() }, |_, _| answer_with(Power::On));
     assert_ne!(harness.run_monitor(&monitor_request(&["n"], true)).await.name(), "written");
     assert_eq!(harness.events().await, []);
-}
-
-#[tokio::test(start_paused = true)]
-async fn withdraw_removes_our_taint_only_if_the_evidence_is_invalid() {
-    let ours = json!({ "key": OUT_OF_SERVICE_TAINT, "value": "n-1", "effect": "NoExecute" });
-    let mut fixture = Fixture { proof: Some(proof(true)), ..Fixture::default() };
-    fixture.node["spec"]["taints"] = json!([ours]);
-    let withdrawn = harness(fixture.clone(), |_, _| None);
-    withdrawn.assert_outcome(Step::Withdraw(target(checked_status("Off"))), "written").await;
-    assert_eq!(withdrawn.log(), [NODE, STATUS]);
-    assert_eq!(withdrawn.written("/nodes/")["spec"]["taints"], json!([]));
-    fixture.proof = Some(proof(false));
-    let holds = harness(fixture, |_, _| None);
-    holds.assert_outcome(Step::Withdraw(target(checked_status("Off"))), "changed").await;
-    holds.assert_no_requests();
 }
 
 /// A second confirmation held.

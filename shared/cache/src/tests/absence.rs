@@ -1,8 +1,6 @@
 //! When the absence of a node starts and ends, and which quorum read counts for it.
 
 use super::*;
-use crate::testing::at;
-use crate::testing::objects::{node, pod};
 
 fn since(cache: &Cache) -> Option<Mono> {
     cache.read().view().absence("n").map(|absence| absence.since)

@@ -1,9 +1,6 @@
 //! Whether a kubelet's worker may be busy, by its last report.
 
-use serde_json::{Value, json};
-
 use super::*;
-use crate::testing::{at, objects::pod};
 
 /// A description, whether the worker may be busy, `spec` and `status`.
 const REPORTS: [(&str, bool, &str, &str); 20] = [
@@ -19,52 +16,32 @@ const REPORTS: [(&str, bool, &str, &str); 20] = [
     (
         "one restarts by its own policy",
         true,
-        r#"{"restartPolicy":"Never","containers":[{},{"restartPolicy":"OnFailure"}]}"#,
+        r#"{"restartPolicy":"Never","containers":[{},{$retried}]}"#,
         r#"{"containerStatuses":[$runs,$ended]}"#,
     ),
-    (
-        "an init container ended",
-        false,
-        r#"{"initContainers":[{}]}"#,
-        r#"{"initContainerStatuses":[$ended],"containerStatuses":[$runs]}"#,
-    ),
-    ("an init container waits", true, r#"{"initContainers":[{}]}"#, r#"{"initContainerStatuses":[$waits]}"#),
-    (
-        "a sidecar runs",
-        false,
-        r#"{"initContainers":[{},{"restartPolicy":"Always"}]}"#,
-        r#"{"initContainerStatuses":[$ended,$runs],"containerStatuses":[$runs]}"#,
-    ),
-    (
-        "a sidecar restarts",
-        true,
-        r#"{"initContainers":[{},{"restartPolicy":"Always"}]}"#,
-        r#"{"initContainerStatuses":[$ended,$ended],"containerStatuses":[$runs]}"#,
-    ),
+    ("an init container ended", false, r#"{"initContainers":[{}]}"#, r#"{$init:[$ended],$main}"#),
+    ("an init container waits", true, r#"{"initContainers":[{}]}"#, r#"{$init:[$waits]}"#),
+    ("a sidecar runs", false, r#"{$sidecar}"#, r#"{$init:[$ended,$runs],$main}"#),
+    ("a sidecar restarts", true, r#"{$sidecar}"#, r#"{$init:[$ended,$ended],$main}"#),
     (
         "a debug container ended",
         false,
         r#"{"ephemeralContainers":[{}]}"#,
-        r#"{"ephemeralContainerStatuses":[$ended],"containerStatuses":[$runs]}"#,
+        r#"{"ephemeralContainerStatuses":[$ended],$main}"#,
     ),
     ("a debug container was added", true, r#"{"ephemeralContainers":[{}]}"#, r#"{"containerStatuses":[$runs]}"#),
-    (
-        "a resize",
-        true,
-        "{}",
-        r#"{"containerStatuses":[$runs],"conditions":[{"type":"PodResizeInProgress","status":"True"}]}"#,
-    ),
-    (
-        "a resize that is over",
-        false,
-        "{}",
-        r#"{"containerStatuses":[$runs],"conditions":[{"type":"PodResizeInProgress","status":"False"}]}"#,
-    ),
+    ("a resize", true, "{}", r#"{$main,"conditions":[{$resize,"status":"True"}]}"#),
+    ("a resize that is over", false, "{}", r#"{$main,"conditions":[{$resize,"status":"False"}]}"#),
     ("an earlier generation", true, "{}", r#"{"containerStatuses":[$runs],"observedGeneration":2}"#),
     ("this generation", false, "{}", r#"{"containerStatuses":[$runs],"observedGeneration":3}"#),
 ];
 
 fn read(text: &str) -> Value {
+    let text = text.replace("$sidecar", r#""initContainers":[{},{"restartPolicy":"Always"}]"#);
+    let text = text
+        .replace("$retried", r#""restartPolicy":"OnFailure""#)
+        .replace("$resize", r#""type":"PodResizeInProgress""#);
+    let text = text.replace("$init", r#""initContainerStatuses""#).replace("$main", r#""containerStatuses":[$runs]"#);
     let text = text.replace("$runs", r#"{"state":{"running":{}}}"#);
     let text = text.replace("$ended", r#"{"state":{"terminated":{"exitCode":0}}}"#);
     serde_json::from_str(&text.replace("$waits", r#"{"state":{"waiting":{"reason":"ContainerCreating"}}}"#)).unwrap()

@@ -1,14 +1,9 @@
 //! EvictionRequests and Evictions.
 
-use prometheus::{Registry, TextEncoder};
-use serde_json::json;
+use crate::model::{Eviction, EvictionRequest, EvictionTarget, ResponderState};
+use crate::testing::objects::{eviction, eviction_request};
 
 use super::*;
-use crate::CacheMetrics;
-use crate::model::{Eviction, EvictionRequest, EvictionTarget, ResponderState};
-use crate::testing::at;
-use crate::testing::objects::{budget, eviction, eviction_request, pod, timestamp};
-use pod_safety_client::scripted::{Answer, Api, advance, env};
 
 const EVICTOR: &str = "imperative-eviction.k8s.io/evictor";
 

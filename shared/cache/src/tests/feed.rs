@@ -1,16 +1,11 @@
 //! Feeds against a scripted API server.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
-use prometheus::{Registry, TextEncoder};
-use serde_json::{Value, json};
+use crate::clock::Env;
+use pod_safety_client::scripted::{Events, Received};
 
 use super::*;
-use crate::CacheMetrics;
-use crate::clock::Env;
-use crate::testing::objects::{lease, node, pod};
-use pod_safety_client::scripted::{Answer, Api, Events, Received, advance, env};
 
 /// The next answers to a list and a watch of pods; lists of other kinds are empty, and their watches idle.
 #[derive(Clone, Default)]
@@ -66,10 +61,6 @@ fn page(objects: &[Obj], version: &str, token: &str) -> Answer {
     )
 }
 
-fn metrics() -> CacheMetrics {
-    CacheMetrics::register(&Registry::new()).unwrap()
-}
-
 struct Following {
     api: Api,
     cache: Arc<Cache>,
@@ -79,14 +70,26 @@ struct Following {
 }
 
 fn start(script: &Script, kinds: &[Kind]) -> Following {
-    let (env, _wall) = env();
     let script = script.clone();
-    let api = Api::answering(&env, move |request| script.answer(request));
-    let (cache, registry) = (Arc::new(Cache::default()), Registry::new());
+    start_with(Cache::default(), kinds, move |request| script.answer(request))
+}
+
+fn start_with(cache: Cache, kinds: &[Kind], answer: impl Fn(&Received) -> Answer + Send + Sync + 'static) -> Following {
+    let (env, _wall) = env();
+    let api = Api::answering(&env, answer);
+    let (cache, registry) = (Arc::new(cache), Registry::new());
     let metrics = CacheMetrics::register(&registry).unwrap();
     let changes = log_changes(&cache);
     start_feeds(kinds, &api.connection(), &cache, &env, &metrics);
     Following { api, cache, env, registry, changes }
+}
+
+/// A watch of pods two seconds after the list of `a` at version 7.
+async fn watching(script: &Script) -> (Events, Following) {
+    let events = script.list(page(&[pod("a")], "7", "")).stream();
+    let following = start(script, &[Kind::Pods]);
+    advance(2.0).await;
+    (events, following)
 }
 
 impl Following {
@@ -112,6 +115,16 @@ impl Following {
         self.cache.read().view().all_pods().map(|pod| pod.key.name.to_string()).collect()
     }
 
+    /// The parameter `limit` of each list.
+    fn limits(&self) -> Vec<Option<String>> {
+        let requests = self.api.requests().into_iter().filter(|request| !request.is_watch());
+        requests.map(|request| request.parameter("limit").map(str::to_owned)).collect()
+    }
+
+    fn metrics(&self) -> String {
+        TextEncoder::new().encode_to_string(&self.registry.gather()).unwrap()
+    }
+
     fn problem(&self, kind: Kind) -> Option<String> {
         self.cache.read().view().state(kind).problem.as_ref().map(|problem| problem.message.clone())
     }
@@ -132,17 +145,12 @@ async fn a_kind_counts_as_listed_only_after_its_last_page() {
     assert_eq!(following.names(), ["a", "b", "c"]);
     assert!(following.cache.read().view().state(Kind::Pods).synced);
     assert_eq!(following.requests(), ["list", "list token-1", "list token-2", "watch 7"]);
-    let requests = following.api.requests();
-    let limits = requests.iter().filter(|request| !request.is_watch()).map(|request| request.parameter("limit"));
-    assert_eq!(limits.collect::<Vec<_>>(), [None, Some("5000"), Some("5000")]);
+    assert_eq!(following.limits(), [None, Some("5000".to_owned()), Some("5000".to_owned())]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn watch_events_are_applied_to_the_cache_in_order() {
-    let script = Script::default();
-    let events = script.list(page(&[pod("a")], "7", "")).stream();
-    let following = start(&script, &[Kind::Pods]);
-    advance(0.1).await;
+    let (events, following) = watching(&Script::default()).await;
     following.changes.drain();
     events.send("ADDED", &pod("b").rv(11).0);
     events.send("MODIFIED", &pod("a").rv(12).phase("Failed").0);
@@ -155,26 +163,19 @@ async fn watch_events_are_applied_to_the_cache_in_order() {
 #[tokio::test(start_paused = true)]
 async fn a_broken_watch_is_opened_again_from_the_last_version_seen() {
     type Send = fn(&Events);
-    let rows: [(&str, Send, &str); 5] = [
-        ("nothing came", |_| {}, "watch 7"),
-        ("an object came", |events| events.send("ADDED", &pod("b").rv(11).0), "watch 11"),
-        ("a removal came", |events| events.send("DELETED", &pod("a").rv(12).0), "watch 12"),
-        ("a bookmark came", |events| events.bookmark("99"), "watch 99"),
-        (
-            "an unreadable object came after a bookmark",
-            |events| {
-                events.bookmark("99");
-                events.send("ADDED", &pod("b").set("/spec", json!(7)).rv(100).0);
-            },
-            "watch 99",
-        ),
+    let rows: [(&str, &str, Send); 5] = [
+        ("nothing came", "watch 7", |_| {}),
+        ("an object came", "watch 11", |events| events.send("ADDED", &pod("b").rv(11).0)),
+        ("a removal came", "watch 12", |events| events.send("DELETED", &pod("a").rv(12).0)),
+        ("a bookmark came", "watch 99", |events| events.bookmark("99")),
+        ("an unreadable object came after a bookmark", "watch 99", |events| {
+            events.bookmark("99");
+            events.send("ADDED", &pod("b").set("/spec", json!(7)).rv(100).0);
+        }),
     ];
-    for (what, send, expected) in rows {
+    for (what, expected, send) in rows {
         for ends_well in [false, true] {
-            let script = Script::default();
-            let events = script.list(page(&[pod("a")], "7", "")).stream();
-            let following = start(&script, &[Kind::Pods]);
-            advance(2.0).await;
+            let (events, following) = watching(&Script::default()).await;
             send(&events);
             let again: &[&str] = if ends_well {
                 drop(events);
@@ -216,10 +217,7 @@ async fn an_undecodable_watch_leads_to_a_new_list() {
         "{\"type\":\"SURPRISE\",\"object\":{}}\n",
         "{\"type\":\"DELETED\",\"object\":{\"metadata\":{\"name\":\"a\"}}}\n",
     ] {
-        let script = Script::default();
-        let events = script.list(page(&[pod("a")], "7", "")).stream();
-        let following = start(&script, &[Kind::Pods]);
-        advance(2.0).await;
+        let (events, following) = watching(&Script::default()).await;
         events.send_text(broken);
         advance(1.0).await;
         assert_eq!(following.requests(), ["list", "watch 7", "list", "watch 1"], "{broken}");
@@ -244,12 +242,11 @@ async fn a_watch_is_opened_again_after_90_seconds_without_an_event_or_bookmark()
 #[tokio::test(start_paused = true)]
 async fn an_error_event_is_recorded_as_a_problem_unless_it_is_410() {
     for (code, problem) in [(410, None), (500, Some("watch pods: the API server answered 500 Broken: etcd"))] {
-        let script = Script::default();
-        let events = script.list(page(&[pod("a")], "7", "")).stream();
-        let following = start(&script, &[Kind::Pods]);
-        advance(2.0).await;
-        let page = TextEncoder::new().encode_to_string(&following.registry.gather()).unwrap();
-        assert!(page.contains(r#"pod_safety_cache_objects{resource="pods"} 1"#), "{page}");
+        let (events, following) = watching(&Script::default()).await;
+        let page = following.metrics();
+        for metric in ["cache_objects", "cache_lists_total", "cache_synced"] {
+            assert!(page.contains(&format!("pod_safety_{metric}{{resource=\"pods\"}} 1")), "{metric}: {page}");
+        }
         events.send("ERROR", &json!({ "code": code, "reason": "Broken", "message": "etcd" }));
         advance(0.01).await;
         assert_eq!(following.problem(Kind::Pods).as_deref(), problem);
@@ -276,13 +273,9 @@ async fn missing_crds_are_named_in_the_problem_and_other_failures_are_not() {
         (Kind::FencePolicies, || Answer::status(403, "Forbidden", "no"), false),
         (Kind::Pods, Answer::not_found, false),
     ] {
-        let (env, _wall) = env();
-        let api = Api::answering(&env, move |_| answer());
-        let (cache, metrics) = (Arc::new(Cache::default()), metrics());
-        start_feeds(&[kind], &api.connection(), &cache, &env, &metrics);
+        let following = start_with(Cache::default(), &[kind], move |_| answer());
         advance(0.01).await;
-        let guard = cache.read();
-        let message = &guard.view().state(kind).problem.as_ref().unwrap().message;
+        let message = following.problem(kind).unwrap();
         assert_eq!(message.contains("the CRDs of pod-safety are not installed"), missing, "{message}");
     }
 }
@@ -371,7 +364,7 @@ async fn a_failed_list_is_retried_with_back_off_and_recorded_as_a_problem() {
     }
     assert_eq!(following.problem(Kind::Pods), None);
     assert!(following.cache.read().view().state(Kind::Pods).synced);
-    let page = TextEncoder::new().encode_to_string(&following.registry.gather()).unwrap();
+    let page = following.metrics();
     assert!(page.contains(r#"pod_safety_cache_watch_failures_total{error="server",resource="pods"} 7"#), "{page}");
 }
 
@@ -386,10 +379,7 @@ async fn a_list_after_one_that_was_too_large_is_paged_and_the_next_is_whole() {
         script.list(failure).list(page(&[pod("a")], "7", ""));
         let following = start(&script, &[Kind::Pods]);
         advance(1.0).await;
-        let requests = following.api.requests();
-        let limits: Vec<_> =
-            requests.iter().filter(|request| !request.is_watch()).map(|request| request.parameter("limit")).collect();
-        assert_eq!(limits, [None, paged]);
+        assert_eq!(following.limits(), [None, paged.map(str::to_owned)]);
     }
 }
 
@@ -412,10 +402,8 @@ async fn a_list_that_fails_between_pages_restarts_and_removes_nothing() {
 async fn bug_a_response_that_is_no_list_removed_all_objects() {
     for other in [json!({}), json!({ "kind": "Status", "status": "Success" }), json!({ "metadata": {}, "items": [] })] {
         let script = Script::default();
-        let events = script.list(page(&[pod("a")], "7", "")).stream();
+        let (events, following) = watching(&script).await;
         script.list(Answer::json(&other));
-        let following = start(&script, &[Kind::Pods]);
-        advance(2.0).await;
         script.watch(Answer::empty_watch());
         events.send("ERROR", &json!({ "code": 410 }));
         advance(0.1).await;
@@ -437,24 +425,17 @@ async fn one_unreadable_item_does_not_fail_its_list() {
 
 #[tokio::test(start_paused = true)]
 async fn a_forbidden_kind_does_not_stop_the_feeds_of_others() {
-    let (env, _wall) = env();
     let script = Script::default();
-    let api = Api::new(&env, move |request| {
-        let forbidden = request.path == Kind::NodeLeases.path();
-        let quiet = script.quiet(&request);
+    let following = start_with(Cache::default(), Kind::ALL, move |request| {
         let item = if request.path == Kind::Nodes.path() { node("n") } else { pod("a") };
-        async move {
-            match (forbidden, request.is_watch()) {
-                (true, _) => Answer::status(403, "Forbidden", "leases is forbidden"),
-                (false, true) => quiet,
-                (false, false) => page(&[item], "7", ""),
-            }
+        match (request.path == Kind::NodeLeases.path(), request.is_watch()) {
+            (true, _) => Answer::status(403, "Forbidden", "leases is forbidden"),
+            (false, true) => script.quiet(request),
+            (false, false) => page(&[item], "7", ""),
         }
     });
-    let (cache, metrics) = (Arc::new(Cache::default()), metrics());
-    start_feeds(Kind::ALL, &api.connection(), &cache, &env, &metrics);
     advance(30.0).await;
-    let guard = cache.read();
+    let guard = following.cache.read();
     let view = guard.view();
     let kinds = [Kind::Pods, Kind::Nodes, Kind::NodeLeases];
     assert_eq!(kinds.map(|kind| view.state(kind).synced), [true, true, false]);
@@ -503,21 +484,6 @@ async fn an_event_resets_the_back_off_of_its_feed() {
     assert_eq!(following.requests().last().unwrap(), "watch 8");
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_lease_list_fills_the_cache_like_any_other() {
-    let (env, _wall) = env();
-    let script = Script::default();
-    let api = Api::new(&env, move |request| {
-        let quiet = script.quiet(&request);
-        async move { if request.is_watch() { quiet } else { page(&[lease("n", 1)], "7", "") } }
-    });
-    let (cache, metrics) = (Arc::new(Cache::default()), metrics());
-    start_feeds(&[Kind::NodeLeases], &api.connection(), &cache, &env, &metrics);
-    advance(1.0).await;
-    assert_eq!(cache.read().view().count(Kind::NodeLeases), (1, 0));
-    assert_eq!(cache.read().view().last_heartbeat("n"), None);
-}
-
 /// Lists of own kinds were read whole, however many objects a tenant had created.
 #[tokio::test(start_paused = true)]
 async fn attack_own_kinds_in_a_tenants_namespace_are_not_listed() {
@@ -525,15 +491,12 @@ async fn attack_own_kinds_in_a_tenants_namespace_are_not_listed() {
         (&["ops"][..], "/apis/pod-safety.dev/v1alpha1/namespaces/ops/fencedevices"),
         (&["ops", "rack"][..], "/apis/pod-safety.dev/v1alpha1/fencedevices"),
     ] {
-        let script = Script::default();
-        let (env, _wall) = env();
-        let api = Api::answering(&env, move |request| script.answer(request));
-        let (cache, metrics) = (Arc::new(Cache::default()), metrics());
+        let (script, cache) = (Script::default(), Cache::default());
         cache.restrict_fencing_to(namespaces.iter().map(|&name| name.to_owned()).collect());
         let kinds = [Kind::FenceDevices, Kind::NodeFences];
-        start_feeds(&kinds, &api.connection(), &cache, &env, &metrics);
+        let following = start_with(cache, &kinds, move |request| script.answer(request));
         advance(1.0).await;
-        let paths: BTreeSet<String> = api.requests().into_iter().map(|request| request.path).collect();
+        let paths: BTreeSet<String> = following.api.requests().into_iter().map(|request| request.path).collect();
         assert_eq!(paths, [listed.to_owned(), Kind::NodeFences.path().to_owned()].into());
     }
 }
@@ -543,19 +506,7 @@ async fn own_kinds_are_listed_in_pages_from_the_start() {
     for (kind, limit) in [(Kind::FenceEvidences, Some("5000")), (Kind::Pods, None)] {
         let following = start(&Script::default(), &[kind]);
         advance(1.0).await;
-        let requests = following.api.requests();
-        assert_eq!(requests.first().unwrap().parameter("limit"), limit, "{kind:?}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_list_sets_the_metrics_of_its_kind() {
-    let following = start(&Script::default(), &[Kind::Pods]);
-    advance(1.0).await;
-    let page = TextEncoder::new().encode_to_string(&following.registry.gather()).unwrap();
-    for line in [r#"pod_safety_cache_lists_total{resource="pods"} 1"#, r#"pod_safety_cache_synced{resource="pods"} 1"#]
-    {
-        assert!(page.contains(line), "{line} in {page}");
+        assert_eq!(following.limits()[0].as_deref(), limit, "{kind:?}");
     }
 }
 
@@ -564,27 +515,27 @@ async fn a_list_sets_the_metrics_of_its_kind() {
 /// shutdown signal.
 #[tokio::test(start_paused = true)]
 async fn bug_an_opened_watch_counted_as_an_event_of_its_kind() {
-    let (env, _wall) = env();
-    let flaps = Arc::new(Mutex::new(false));
-    let (cut, quiet) = (Arc::clone(&flaps), Script::default());
-    let api = Api::answering(&env, move |request| match (request.is_watch(), request.path.contains("leases")) {
-        (true, true) if *cut.lock() => {
-            let (events, answer) = Answer::stream();
-            events.break_off();
-            answer
+    let quiet = Script::default();
+    let kinds = [Kind::NodeLeases, Kind::Nodes];
+    let following = start_with(Cache::default(), &kinds, move |request| {
+        match (request.is_watch(), request.path.contains("leases")) {
+            (true, true) => {
+                let (events, answer) = Answer::stream();
+                events.break_off();
+                answer
+            }
+            (true, false) => quiet.quiet(request),
+            (false, true) => page(&[lease("n", 1)], "7", ""),
+            (false, false) => page(&[node("n")], "7", ""),
         }
-        (true, _) => quiet.quiet(request),
-        (false, true) => page(&[lease("n", 1)], "7", ""),
-        (false, false) => page(&[node("n")], "7", ""),
     });
-    let (cache, metrics) = (Arc::new(Cache::default()), metrics());
-    *flaps.lock() = true;
-    start_feeds(&[Kind::NodeLeases, Kind::Nodes], &api.connection(), &cache, &env, &metrics);
+    let (cache, env) = (&following.cache, &following.env);
     advance(1.0).await;
-    apply::<Pod>(&cache, &pod("a").on("n"), env.now());
+    apply::<Pod>(cache, &pod("a").on("n"), env.now());
     advance(60.0).await;
     cache.remove::<Node>(&crate::testing::objects::uid("uid-n"), env.now());
     let guard = cache.read();
+    assert_eq!(guard.view().count(Kind::NodeLeases), (1, 0));
     assert!(guard.view().absence("n").is_some());
     assert!(!guard.view().unreachable_before_node_deleted("n"));
     let state = guard.view().state(Kind::NodeLeases);

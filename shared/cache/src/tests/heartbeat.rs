@@ -1,12 +1,6 @@
 //! What counts as a report of a kubelet.
 
-use std::time::Duration;
-
-use serde_json::json;
-
 use super::*;
-use crate::testing::objects::{Obj, lease, node, pod, timestamp};
-use crate::testing::{World, at};
 
 type HeartbeatAt = Option<(ReportKind, Mono)>;
 
@@ -26,53 +20,36 @@ fn cache_with_lease() -> Cache {
 }
 
 #[test]
-fn a_lease_in_the_first_list_is_no_report() {
-    assert_eq!(last_heartbeat(&cache_with_lease()), None);
-}
-
-#[test]
 fn which_changes_of_a_lease_count_as_a_report() {
     type Act = fn(&Cache);
-    let rows: [(&str, Act, HeartbeatAt); 11] = [
-        ("its Lease was renewed", |cache| apply::<NodeLease>(cache, &lease("n", 2), at(5)), renewed(5)),
-        ("its Lease was set back", |cache| apply::<NodeLease>(cache, &lease("n", 0), at(5)), renewed(5)),
-        (
-            "another client wrote its Lease without a renewal",
-            |cache| apply::<NodeLease>(cache, &lease("n", 1).rv(9), at(5)),
-            None,
-        ),
-        (
-            "its Lease lost its renewal time",
-            |cache| apply::<NodeLease>(cache, &lease("n", 1).set("/spec/renewTime", json!(null)), at(5)),
-            renewed(5),
-        ),
-        (
-            "its Lease was made again with the same time",
-            |cache| {
-                cache.remove::<NodeLease>(&uid("lease-n"), at(4));
-                apply::<NodeLease>(cache, &lease("n", 1).uid("another"), at(5));
-            },
-            renewed(5),
-        ),
-        ("a relist found its Lease renewed", |cache| list::<NodeLease>(cache, &[lease("n", 2)], at(5)), renewed(5)),
-        ("a relist found its Lease unchanged", |cache| list::<NodeLease>(cache, &[lease("n", 1)], at(5)), None),
-        ("its Lease was deleted", |cache| cache.remove::<NodeLease>(&uid("lease-n"), at(5)), None),
-        (
-            "its Lease became unreadable",
-            |cache| cache.apply_undecodable::<NodeLease>(unreadable(Some("lease-n"), Some("n")), at(5)),
-            renewed(5),
-        ),
-        (
-            "bug: its Lease was unreadable and can be read again, renewed or not",
-            |cache| {
-                cache.apply_undecodable::<NodeLease>(unreadable(Some("lease-n"), Some("n")), at(5));
-                apply::<NodeLease>(cache, &lease("n", 2), at(6));
-            },
-            renewed(6),
-        ),
-        ("the Lease of another node was renewed", |cache| apply::<NodeLease>(cache, &lease("m", 2), at(5)), None),
+    let rows: [(&str, HeartbeatAt, Act); 13] = [
+        ("its Lease was in the first list", None, |_| ()),
+        ("its Lease was renewed", renewed(5), |cache| apply::<NodeLease>(cache, &lease("n", 2), at(5))),
+        ("its Lease was set back", renewed(5), |cache| apply::<NodeLease>(cache, &lease("n", 0), at(5))),
+        ("another client wrote its Lease without a renewal", None, |cache| {
+            apply::<NodeLease>(cache, &lease("n", 1).rv(9), at(5))
+        }),
+        ("its Lease lost its renewal time", renewed(5), |cache| {
+            apply::<NodeLease>(cache, &lease("n", 1).set("/spec/renewTime", json!(null)), at(5))
+        }),
+        ("its Lease was made again with the same time", renewed(5), |cache| {
+            cache.remove::<NodeLease>(&uid("lease-n"), at(4));
+            apply::<NodeLease>(cache, &lease("n", 1).uid("another"), at(5));
+        }),
+        ("a relist found its Lease renewed", renewed(5), |cache| list::<NodeLease>(cache, &[lease("n", 2)], at(5))),
+        ("a relist found its Lease unchanged", None, |cache| list::<NodeLease>(cache, &[lease("n", 1)], at(5))),
+        ("its Lease was deleted", None, |cache| cache.remove::<NodeLease>(&uid("lease-n"), at(5))),
+        ("its Lease became unreadable", renewed(5), |cache| {
+            cache.apply_undecodable::<NodeLease>(unreadable(Some("lease-n"), Some("n")), at(5))
+        }),
+        ("bug: its Lease was unreadable and can be read again, renewed or not", renewed(6), |cache| {
+            cache.apply_undecodable::<NodeLease>(unreadable(Some("lease-n"), Some("n")), at(5));
+            apply::<NodeLease>(cache, &lease("n", 2), at(6));
+        }),
+        ("the Lease of another node was renewed", None, |cache| apply::<NodeLease>(cache, &lease("m", 2), at(5))),
+        ("its Node appeared", None, |cache| apply::<Node>(cache, &node("n").ready("True"), at(2))),
     ];
-    for (what, act, expected) in rows {
+    for (what, expected, act) in rows {
         let cache = cache_with_lease();
         act(&cache);
         assert_eq!(last_heartbeat(&cache), expected, "{what}");
@@ -103,19 +80,13 @@ fn a_lease_created_after_the_first_list_is_a_report() {
 fn the_renewal_of_a_deleted_lease_is_pruned_after_ten_minutes() {
     let cache = cache_with_lease();
     apply::<NodeLease>(&cache, &lease("n", 2), at(5));
+    cache.prune(at(1_000_000));
+    assert_eq!(last_heartbeat(&cache), renewed(5), "its Lease is there");
     cache.remove::<NodeLease>(&uid("lease-n"), at(6));
     cache.prune(at(600));
     assert_eq!(last_heartbeat(&cache), renewed(5));
     cache.prune(at(606));
     assert_eq!(last_heartbeat(&cache), None);
-}
-
-#[test]
-fn an_existing_lease_is_never_pruned() {
-    let cache = cache_with_lease();
-    apply::<NodeLease>(&cache, &lease("n", 2), at(5));
-    cache.prune(at(1_000_000));
-    assert_eq!(last_heartbeat(&cache), renewed(5));
 }
 
 #[test]
@@ -127,72 +98,42 @@ fn a_renewal_notifies_and_an_unchanged_lease_does_not() {
     assert_eq!(changes.drain(), ["heartbeat n"]);
 }
 
-/// Fields that only a kubelet writes, and fields that other clients write, too.
+/// Fields that only a kubelet writes, and fields that other clients write, too. A kubelet before Kubernetes 1.34
+/// reported that a container had terminated which it had never reported running: no count of running containers
+/// changed, so the node's other pods were released. Another reported the end of the main container beside a sidecar.
 #[test]
 fn a_pod_status_by_its_kubelet_is_a_report_and_writes_of_others_are_not() {
-    let table: [(&str, Obj, Obj, bool); 11] = [
-        ("it appears", pod("x").on("n"), pod("a").on("n").running(), false),
-        ("a container starts", pod("a").on("n"), pod("a").on("n").running(), true),
-        ("a container ends", pod("a").on("n").running(), pod("a").on("n"), true),
-        ("it turns ready", pod("a").on("n").ready("False"), pod("a").on("n").ready("True"), true),
-        ("node lifecycle calls it unready", pod("a").on("n").ready("True"), pod("a").on("n").ready("False"), false),
-        ("its deletion was seen", pod("a").on("n").observed(2), pod("a").on("n").terminating().observed(3), true),
-        ("it is deleted", pod("a").on("n").observed(2), pod("a").on("n").terminating().observed(2), false),
-        (
-            "another client sets the phase Failed",
-            pod("a").on("n").observed(2),
-            pod("a").on("n").phase("Failed").observed(3),
-            false,
-        ),
-        ("its labels change", pod("a").on("n"), pod("a").on("n").labels(json!({ "a": "b" })), false),
-        ("it is bound", pod("a"), pod("a").on("n").running(), false),
-        ("nothing", pod("a").on("n").running().observed(3), pod("a").on("n").running().observed(3), false),
-    ];
-    for (what, before, after, is_sign) in table {
-        let cache = listed();
-        apply::<Pod>(&cache, &before, at(5));
-        apply::<Pod>(&cache, &after.rv(11), at(9));
-        let expected = is_sign.then_some((ReportKind::PodReported, at(9)));
-        assert_eq!(last_heartbeat(&cache), expected, "{what}");
-    }
-}
-
-/// A kubelet before Kubernetes 1.34 reported that a container had terminated which it had never reported running. No
-/// count of running containers changed, so the node's other pods were released.
-#[test]
-fn bug_a_container_that_ran_between_two_reports_was_no_report() {
+    let a = || pod("a").on("n");
     let reports = |state: &str, restarts: u32| {
-        let status = json!([{ "state": { state: {} }, "restartCount": restarts }]);
-        pod("a").on("n").set("/status/containerStatuses", status)
+        a().set("/status/containerStatuses", json!([{ "state": { state: {} }, "restartCount": restarts }]))
     };
-    for (before, after, is_sign) in [
-        (pod("a").on("n"), reports("waiting", 0), true),
-        (pod("a").on("n"), reports("terminated", 0), true),
-        (reports("waiting", 0), reports("terminated", 0), true),
-        (reports("terminated", 0), reports("waiting", 0), true),
-        (reports("running", 1), reports("running", 2), true),
-        (reports("waiting", 1), reports("waiting", 1), false),
+    let beside =
+        |state: &str| reports(state, 0).set("/status/initContainerStatuses", json!([{ "state": { "running": {} } }]));
+    for (what, before, after, is_sign) in [
+        ("it appears", pod("x").on("n"), a().running(), false),
+        ("a container starts", a(), a().running(), true),
+        ("a container ends", a().running(), a(), true),
+        ("it turns ready", a().ready("False"), a().ready("True"), true),
+        ("node lifecycle calls it unready", a().ready("True"), a().ready("False"), false),
+        ("its deletion was seen", a().observed(2), a().terminating().observed(3), true),
+        ("it is deleted", a().observed(2), a().terminating().observed(2), false),
+        ("another client sets the phase Failed", a().observed(2), a().phase("Failed").observed(3), false),
+        ("its labels change", a(), a().labels(json!({ "a": "b" })), false),
+        ("it is bound", pod("a"), a().running(), false),
+        ("nothing", a().running().observed(3), a().running().observed(3), false),
+        ("bug: a container is there", a(), reports("waiting", 0), true),
+        ("bug: a container ran between two reports", a(), reports("terminated", 0), true),
+        ("bug: it ran after it waited", reports("waiting", 0), reports("terminated", 0), true),
+        ("bug: it waits again", reports("terminated", 0), reports("waiting", 0), true),
+        ("bug: it was restarted", reports("running", 1), reports("running", 2), true),
+        ("bug: it waits on", reports("waiting", 1), reports("waiting", 1), false),
+        ("bug: a container ended beside a running one", beside("running"), beside("terminated"), true),
+        ("bug: a container started beside a running one", beside("terminated"), beside("running"), true),
     ] {
         let cache = listed();
         apply::<Pod>(&cache, &before, at(5));
-        apply::<Pod>(&cache, &after.clone().rv(11), at(9));
-        let expected = is_sign.then_some((ReportKind::PodReported, at(9)));
-        assert_eq!(last_heartbeat(&cache), expected, "{:?}", after["status"]);
-    }
-}
-
-/// The kubelet of a missing node reported that the main container terminated. The sidecar still ran, so the report
-/// was not counted.
-#[test]
-fn bug_a_container_that_ended_beside_a_running_one_was_no_report() {
-    let sidecar = json!([{ "state": { "running": {} } }]);
-    let both = pod("a").on("n").running().set("/status/initContainerStatuses", sidecar);
-    let one = both.clone().set("/status/containerStatuses", json!([{ "state": { "terminated": {} } }]));
-    for (before, after) in [(&both, &one), (&one, &both)] {
-        let cache = listed();
-        apply::<Pod>(&cache, before, at(5));
-        apply::<Pod>(&cache, &after.clone().rv(11), at(9));
-        assert_eq!(last_heartbeat(&cache), Some((ReportKind::PodReported, at(9))));
+        apply::<Pod>(&cache, &after.rv(11), at(9));
+        assert_eq!(last_heartbeat(&cache), is_sign.then_some((ReportKind::PodReported, at(9))), "{what}");
     }
 }
 
@@ -339,13 +280,6 @@ fn bug_a_kubelet_counted_as_unreachable_before_its_lease_was_listed() {
     assert_eq!(last_report(), at(5), "nothing is new");
     world.apply(Kind::NodeLeases, &lease("n", 2), at(8));
     assert_eq!(last_report(), at(8));
-}
-
-#[test]
-fn a_new_node_is_no_report_of_its_kubelet() {
-    let cache = listed();
-    apply::<Node>(&cache, &node("n").ready("True"), at(1) + Duration::from_secs(1));
-    assert_eq!(last_heartbeat(&cache), None);
 }
 
 /// It held back its node's pods for ever: the removal of a Lease must have been seen before its absence counts.

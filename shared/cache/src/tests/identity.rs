@@ -1,8 +1,8 @@
 //! Which pods keep their identity when they are replaced.
 
-use crate::model::{Kind, Uid};
-use crate::testing::objects::pod;
-use crate::testing::{World, at};
+use crate::model::Kind;
+
+use super::*;
 
 /// Pods of operators stayed Terminating, and their nodes were never fenced.
 #[test]

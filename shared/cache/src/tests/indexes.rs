@@ -1,13 +1,10 @@
 //! Property: after any sequence of events every index agrees with a scan of all objects.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use proptest::prelude::*;
-use serde_json::json;
 
 use super::*;
-use crate::testing::objects::{node, pod};
 
 #[derive(Clone, Debug)]
 struct PodSketch {

@@ -1,11 +1,11 @@
 //! The timeouts that decide when a kind is stale or a node unreachable, with their reasons.
 
-use std::time::Duration;
-
 use super::super::feed::{LIST_IDLE_TIMEOUT, WATCH_IDLE_TIMEOUT};
 use super::super::heartbeat::KEEP_DELETED;
 use super::super::sync::WATCH_GAP;
 use super::super::view::STALE_AFTER;
+
+use super::*;
 
 #[test]
 fn the_timeouts_of_watches_and_leases_are_consistent() {

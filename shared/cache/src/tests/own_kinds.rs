@@ -1,13 +1,8 @@
 //! Own kinds: which evidence is valid for a node, and for a volume that it took.
 
-use crate::testing::objects::{BOOT, NEXT_BOOT};
-use serde_json::{Value, json};
+use crate::testing::objects::NEXT_BOOT;
 
 use super::*;
-use crate::model::Holder;
-use crate::testing::World;
-use crate::testing::at;
-use crate::testing::objects::{self, node};
 
 fn evidence(name: &str, version: u64) -> Value {
     json!({
@@ -213,11 +208,7 @@ fn a_confirmation_is_valid_until_it_expires_or_the_lease_changes() {
         ("61 minutes old", vec![confirmation(61, &renewed)], false),
         ("of the last renewal", vec![confirmation(1, &renewed), lease.clone()], true),
         ("of before the last renewal", vec![confirmation(1, "2026-01-01T00:00:06Z"), lease], false),
-        (
-            "beside a policy that cannot be read",
-            vec![confirmation(1, &renewed), (Kind::FencePolicies, unreadable)],
-            false,
-        ),
+        ("beside an unreadable policy", vec![confirmation(1, &renewed), (Kind::FencePolicies, unreadable)], false),
     ] {
         let world = world(BOOT, &objects);
         world.set_wall_time(NOON, at(1));

@@ -1,10 +1,6 @@
 //! What a relist notifies, and which changes notify nothing.
 
-use serde_json::json;
-
 use super::*;
-use crate::testing::at;
-use crate::testing::objects::{lease, node, pod};
 
 #[test]
 fn a_relist_notifies_of_removed_pods_by_uid() {

@@ -1,12 +1,10 @@
 //! A renewed Lease is decoded partially, with the same effect as full decoding.
 
+use crate::wire::{Lease, LeaseSpec, ObjectMeta, Time};
 use proptest::prelude::*;
 use prost::Message as _;
 
 use super::*;
-use crate::testing::at;
-use crate::testing::objects::{lease, node};
-use crate::wire::{Lease, LeaseSpec, ObjectMeta, Time};
 
 /// Wraps a protobuf message in the envelope of Kubernetes.
 fn raw(message: &[u8]) -> Raw {

@@ -1,13 +1,10 @@
 //! Which fields of an object are kept, and what is carried over from one version to the next.
 
-use crate::testing::objects::BOOT;
-use serde_json::{Value, json};
-
 use super::kinds::dispatch_kind;
+use crate::model::{Deletion, Scale, Toleration};
+use crate::testing::objects::{named, workload};
+
 use super::*;
-use crate::model::{Budget, Deletion, Scale, Toleration};
-use crate::testing::at;
-use crate::testing::objects::{budget, named, node, pod, workload};
 
 /// After an interruption a watch continues from the version of the last object.
 #[test]

@@ -1,11 +1,8 @@
 //! NoExecute taints: how old they are, and which changes notify.
 
-use serde_json::json;
+use crate::model::{NO_EXECUTE, Taint, Tolerations};
 
 use super::*;
-use crate::model::{NO_EXECUTE, Taint, Tolerations};
-use crate::testing::at;
-use crate::testing::objects::{START_SECONDS as NEW_YEAR, node, pod};
 
 fn wall(cache: &Cache, mono: u64, seconds: i64) {
     cache.record_wall_time(at(mono), jiff::Timestamp::from_second(NEW_YEAR + seconds).unwrap());

@@ -1,13 +1,8 @@
 //! Unknown is not absent, and stale is not current.
 
-use std::time::Duration;
-
-use serde_json::json;
+use crate::FreshnessError;
 
 use super::*;
-use crate::FreshnessError;
-use crate::testing::at;
-use crate::testing::objects::{node, pod};
 
 fn answer(cache: &Cache, name: &str) -> &'static str {
     match cache.read().view().node(name) {

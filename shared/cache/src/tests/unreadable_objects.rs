@@ -1,12 +1,8 @@
 //! Volumes, claims, workloads and budgets that cannot be read: unknown is not absent.
 
-use serde_json::json;
+use crate::model::WorkloadKind;
 
 use super::*;
-use crate::Lookup;
-use crate::model::{Budget, Volume, VolumeClaim, VolumeLease, WorkloadKind};
-use crate::testing::at;
-use crate::testing::objects::pod;
 
 fn lookup_name<T>(lookup: Lookup<'_, T>) -> &'static str {
     match lookup {

@@ -1,14 +1,9 @@
 //! Volumes: their users, their holders, and the kubelet's report when a use ended.
 
-use serde_json::json;
+use crate::LastUse;
+use crate::model::{Attachment, FenceEvidenceObject, LeaseHolder, VOLUME_GATE};
 
 use super::*;
-use crate::model::{
-    Attachment, Budget, FenceEvidenceObject, Holder, LeaseHolder, VOLUME_GATE, Volume, VolumeClaim, VolumeLease,
-};
-use crate::testing::objects::{self, node, pod};
-use crate::testing::{World, at};
-use crate::{LastUse, Lookup};
 
 fn volume(name: &str) -> Obj {
     objects::volume(name, &["ReadWriteOnce"])

@@ -67,11 +67,7 @@ async fn attack_a_literal_plug_of_a_terminated_instance_proves_nothing() {
     assert_eq!(verified.power, Power::Unknown);
     assert!(verified.message.contains("counts only where the parameters name it by .Instance.ID"), "{verified:?}");
     let (stopped, _) = check_power(ID, |_| Power::Off).await;
-    assert_eq!(
-        evidence_kind_of(&stopped.samples),
-        FenceEvidenceKind::PowerOff,
-        "a plug that a person names is switched off"
-    );
+    assert_eq!(evidence_kind_of(&stopped.samples), FenceEvidenceKind::PowerOff, "a plug that a person names");
 }
 
 #[test]

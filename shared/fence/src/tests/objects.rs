@@ -167,10 +167,7 @@ async fn an_object_of_another_remediator_is_created_from_its_template_and_succes
     let (kind, _) = checker.confirm_all_off(&incarnation(), &verified.samples, &[]).await.unwrap();
     assert_eq!(kind, FenceEvidenceKind::Remediated);
     store.change(MADE, |object| object["status"] = json!({}));
-    assert!(
-        checker.confirm_all_off(&incarnation(), &verified.samples, &[]).await.is_err(),
-        "it does not say so any more"
-    );
+    assert!(checker.confirm_all_off(&incarnation(), &verified.samples, &[]).await.is_err(), "not any more");
 }
 
 #[tokio::test(start_paused = true)]

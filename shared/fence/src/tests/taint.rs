@@ -39,12 +39,14 @@ async fn tainted_where(fixture: Fixture, fence_target: Target, power: Power) -> 
 
 #[tokio::test(start_paused = true)]
 async fn the_taint_is_written_at_the_version_that_was_read_with_time_added() {
-    let (harness, outcome) = tainted(provable(|_| ()), target(checked_status("Off"))).await;
-    assert_eq!(outcome, "written");
+    let theirs = json!({ "key": "k", "value": "v", "effect": "NoSchedule", "unknownField": 1 });
+    let fixture = provable(|fixture| fixture.node["spec"]["taints"] = json!([theirs]));
+    let (harness, outcome) = tainted(fixture, target(checked_status("Off"))).await;
+    assert_eq!((outcome, harness.requests()), ("written", vec![NODE.to_owned(), STATUS.to_owned()]));
     let body = harness.written("/nodes/");
     assert_eq!(body["metadata"], json!({ "uid": "uid-n", "resourceVersion": "5" }));
-    let added = json!([{ "key": KEY, "value": "n-1", "effect": "NoExecute", "timeAdded": "2026-11-21T12:00:00Z" }]);
-    assert_eq!(body["spec"], json!({ "taints": added }));
+    let added = json!({ "key": KEY, "value": "n-1", "effect": "NoExecute", "timeAdded": "2026-11-21T12:00:00Z" });
+    assert_eq!(body["spec"], json!({ "taints": [theirs, added] }));
     let sent = harness.api.requests().into_iter().find(|request| request.method == "PATCH").unwrap();
     assert!(sent.permitted, "the guard lets no other such request through");
 }
@@ -66,6 +68,8 @@ async fn evidence_about_another_incarnation_adds_no_taint() {
         let (harness, outcome) = tainted(fixture, target(checked_status("Off"))).await;
         assert_eq!((outcome, harness.requests()), ("refused", Vec::new()), "evidence {what}");
     }
+    let (harness, outcome) = tainted(provable(|fixture| fixture.proof = None), target(checked_status("Off"))).await;
+    assert_eq!((outcome, harness.requests()), ("gone", Vec::new()), "none");
 }
 
 #[tokio::test(start_paused = true)]
@@ -168,28 +172,20 @@ async fn a_node_with_an_out_of_service_taint_is_not_tainted_again() {
 #[tokio::test(start_paused = true)]
 async fn only_our_taint_is_removed_from_a_node_that_is_back() {
     type Change = fn(&mut Value);
-    let rows: [(&str, Change, &str, &[&str]); 6] = [
-        ("with another boot", |_| {}, "written", &[NODE, STATUS]),
-        (
-            "as another Node",
-            |node| {
-                node["metadata"]["uid"] = json!("uid-2");
-                node["status"]["nodeInfo"]["bootID"] = json!(BOOT);
-            },
-            "written",
-            &[NODE, STATUS],
-        ),
-        ("but not Ready", |node| node["status"]["conditions"][0]["status"] = json!("Unknown"), "changed", &[]),
-        ("with the same boot", |node| node["status"]["nodeInfo"]["bootID"] = json!(BOOT), "changed", &[]),
-        (
-            "without our taint",
-            |node| node["spec"]["taints"] = json!([taint(KEY, "ada"), taint("k", "n-1")]),
-            "written",
-            &[STATUS],
-        ),
-        ("without a taint", |node| node["spec"]["taints"] = Value::Null, "written", &[STATUS]),
+    let rows: [(&str, &str, &[&str], Change); 6] = [
+        ("with another boot", "written", &[NODE, STATUS], |_| {}),
+        ("as another Node", "written", &[NODE, STATUS], |node| {
+            node["metadata"]["uid"] = json!("uid-2");
+            node["status"]["nodeInfo"]["bootID"] = json!(BOOT);
+        }),
+        ("but not Ready", "changed", &[], |node| node["status"]["conditions"][0]["status"] = json!("Unknown")),
+        ("with the same boot", "changed", &[], |node| node["status"]["nodeInfo"]["bootID"] = json!(BOOT)),
+        ("without our taint", "written", &[STATUS], |node| {
+            node["spec"]["taints"] = json!([taint(KEY, "ada"), taint("k", "n-1")])
+        }),
+        ("without a taint", "written", &[STATUS], |node| node["spec"]["taints"] = Value::Null),
     ];
-    for (what, change, outcome, log) in rows {
+    for (what, outcome, log, change) in rows {
         let mut fixture = Fixture::default();
         fixture.node["spec"]["taints"] = json!([taint(KEY, "ada"), taint("k", "n-1"), taint(KEY, "n-1")]);
         fixture.node["status"]["nodeInfo"]["bootID"] = json!(NEXT_BOOT);
@@ -223,32 +219,26 @@ async fn a_missing_node_has_no_taint_and_an_unreadable_one_is_an_error() {
 #[tokio::test(start_paused = true)]
 async fn the_taint_is_removed_only_after_a_read_of_the_evidence() {
     let tainted = |fixture: &mut Fixture| fixture.node["spec"]["taints"] = json!([taint(KEY, "n-1")]);
+    let other_boot = |fixture: &mut Fixture| {
+        tainted(fixture);
+        fixture.proof.as_mut().unwrap()["spec"]["node"]["bootID"] = json!(NEXT_BOOT);
+    };
     let unreadable = |fixture: &mut Fixture| {
         tainted(fixture);
         fixture.first =
             Arc::new(|request| request.path.contains("/fenceevidences/").then(|| ApiAnswer::plain(502, "bad gateway")));
     };
+    let tainted_but = |change: fn(&mut Fixture)| {
+        let mut fixture = provable(tainted);
+        change(&mut fixture);
+        fixture
+    };
     for (what, fixture, outcome, log) in [
         ("it holds", provable(tainted), "changed", &[][..]),
         ("nobody can say", provable(unreadable), "failed", &[]),
-        (
-            "it was deleted",
-            provable(|fixture| {
-                tainted(fixture);
-                fixture.proof = None;
-            }),
-            "written",
-            &[NODE, STATUS],
-        ),
-        (
-            "it is about another boot",
-            provable(|fixture| {
-                tainted(fixture);
-                fixture.proof.as_mut().unwrap()["spec"]["node"]["bootID"] = json!(NEXT_BOOT);
-            }),
-            "written",
-            &[NODE, STATUS],
-        ),
+        ("it was deleted", tainted_but(|fixture| fixture.proof = None), "written", &[NODE, STATUS]),
+        ("it was withdrawn", tainted_but(|fixture| fixture.proof = Some(proof(true))), "written", &[NODE, STATUS]),
+        ("it is about another boot", provable(other_boot), "written", &[NODE, STATUS]),
     ] {
         let harness = harness(fixture, |_, _| None);
         assert_eq!(harness.run_step(Step::Withdraw(target(checked_status("Off")))).await.name(), outcome, "{what}");

@@ -9,13 +9,7 @@ fn timing_that_allows_two_writers_or_none_is_refused() {
         ("the defaults", 15_000, 10_000, 2_000, "ok"),
         ("others would start when we stop", 10_000, 10_000, 2_000, "lease too short"),
         ("others would start while we write", 9_000, 10_000, 2_000, "lease too short"),
-        (
-            "bug: others would start while we write, for they read whole seconds",
-            15_900,
-            15_500,
-            2_000,
-            "lease too short",
-        ),
+        ("bug: others would start while we write: they read whole seconds", 15_900, 15_500, 2_000, "lease too short"),
         ("others read 15 seconds", 15_900, 15_000, 2_000, "lease too short"),
         ("others read 15 seconds, and we stop before", 15_900, 14_999, 2_000, "ok"),
         ("one try fits, with its jitter", 15_000, 2_401, 2_000, "ok"),
@@ -111,11 +105,7 @@ async fn a_lease_of_another_is_acquired_after_its_duration_on_the_monotonic_cloc
         advance(2.5).await;
         assert!(candidate.leads(), "{wall}");
         assert_eq!(server.spec()["leaseTransitions"], 5);
-        assert_eq!(
-            candidate.leadership.predecessor_renewed_at(),
-            "2026-11-21T12:00:00Z".parse().ok(),
-            "when the other renewed last"
-        );
+        assert_eq!(candidate.leadership.predecessor_renewed_at(), "2026-11-21T12:00:00Z".parse().ok(), "of the other");
     }
 }
 
