@@ -1,14 +1,7 @@
 //! Volumes detached from an unreachable node, where the storage accepts writes only from nodes to which it is
 //! attached.
 
-use pod_safety_shared::model::Kind;
-use pod_safety_shared::testing::at;
-use serde_json::json;
-
-use super::fixture::{Fixture, classes, describe, in_use, not_ready, terminate};
-
-const A: &str = "a/uid-a/b0000000-0000-4000-8000-000000000001/uid-p";
-const B: &str = "b/uid-b/b0000000-0000-4000-8000-000000000001/uid-q";
+use super::*;
 
 /// `v` is attached to `a`, which is unreachable; `d` is a driver with exclusive storage.
 fn lost() -> Fixture {
@@ -76,18 +69,7 @@ fn only_a_recorded_detachment_of_this_holder_counts() {
     assert_eq!(fixture.describe_volume(), ["refuse", "VolumeUnproved"], "the denial is about b");
     let mut fixture = detached();
     fixture.lease_to_detach("v", Some("a/uid-other/b0000000-0000-4000-8000-000000000001/uid-p"), "a");
-    assert_eq!(
-        fixture.describe_volume()[0],
-        "take a/uid-a/b0000000-0000-4000-8000-000000000001/uid-p refused",
-        "the same machine under another UID"
-    );
-}
-
-#[test]
-fn a_holder_that_reports_again_before_the_detachment_keeps_the_volume() {
-    let mut fixture = detached();
-    fixture.node("a", in_use);
-    assert_eq!(fixture.describe_volume(), ["allow"]);
+    assert_eq!(fixture.describe_volume()[0], format!("take {A} refused"), "the same machine under another UID");
 }
 
 #[test]
@@ -110,33 +92,28 @@ fn pods_of_the_former_holder_do_not_get_the_volume_back_and_the_next_holder_does
 }
 
 #[test]
-fn the_next_holder_releases_it_and_the_first_one_is_still_barred() {
-    let mut fixture = detached();
-    fixture.lease_to_detach("v", Some(B), "a");
-    fixture.pod("q", Some("b"), "c", |_| ());
-    fixture.pod("q", Some("b"), "c", terminate);
-    fixture.world.remove(Kind::Pods, "uid-q", at(2));
-    assert_eq!(fixture.describe_volume(), ["release refused but to detach from a"]);
-}
-
-/// Some client attached it there again: it is where it was.
-#[test]
-fn a_node_that_gets_it_attached_again_holds_it() {
-    let mut fixture = detached();
-    fixture.lease_to_detach("v", None, "a");
-    fixture.attachment("v", "a", true);
+fn after_the_detachment_reports_attachments_and_pods_decide_whose_it_is() {
+    let mut reports = detached();
+    reports.node("a", in_use);
+    assert_eq!(reports.describe_volume(), ["allow"], "the holder reports again before the Lease is revoked");
+    let mut next = detached();
+    next.lease_to_detach("v", Some(B), "a");
+    next.pod("q", Some("b"), "c", |_| ());
+    next.pod("q", Some("b"), "c", terminate);
+    next.world.remove(Kind::Pods, "uid-q", at(2));
+    assert_eq!(next.describe_volume(), ["release refused but to detach from a"], "the first one is still barred");
+    let mut again = detached();
+    again.lease_to_detach("v", None, "a");
+    again.attachment("v", "a", true);
     assert_eq!(
-        fixture.describe_volume(),
-        ["take a/uid-a/b0000000-0000-4000-8000-000000000001/uid-p refused but to detach from a"]
+        again.describe_volume(),
+        [format!("take {A} refused but to detach from a")],
+        "attached there by another"
     );
-}
-
-#[test]
-fn no_node_is_barred_from_a_volume_that_its_pods_do_not_use() {
-    let mut fixture = detached();
-    fixture.lease_to_detach("v", None, "a");
-    fixture.world.remove(Kind::Pods, "uid-p", at(2));
-    assert_eq!(fixture.describe_volume(), ["allow"]);
+    let mut unused = detached();
+    unused.lease_to_detach("v", None, "a");
+    unused.world.remove(Kind::Pods, "uid-p", at(2));
+    assert_eq!(unused.describe_volume(), ["allow"], "no pod of the node uses it");
 }
 
 #[test]

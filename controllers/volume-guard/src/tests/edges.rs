@@ -1,16 +1,6 @@
 //! Rows for mutants of the decisions that other tests did not catch.
 
-use crate::holds::Hold;
-use pod_safety_shared::controller_loop::Subject;
-use pod_safety_shared::model::{DEFAULT_GRACE, Kind};
-use pod_safety_shared::testing::at;
-use pod_safety_shared::testing::objects::{BOOT, NEXT_BOOT};
-use serde_json::{Value, json};
-
-use super::fixture::{Fixture, QUARANTINE, describe, in_use, not_ready, terminate};
-
-const A: &str = "a/uid-a/b0000000-0000-4000-8000-000000000001/uid-p";
-const B: &str = "b/uid-b/b0000000-0000-4000-8000-000000000001/uid-q";
+use super::*;
 
 /// Node `a` holds `v` for the pod `p`, with this holder in the Lease.
 fn held_as(holder: &str) -> Fixture {
@@ -45,13 +35,9 @@ fn an_unreported_boot_is_not_another_boot() {
 /// counts as unreported.
 #[test]
 fn bug_a_node_without_a_uuid_as_boot_id_counted_as_its_predecessor() {
-    for (holder, node_says) in [
-        ("a/uid-a//uid-p", ""),
-        ("a/uid-a/5/uid-p", "5"),
-        ("a/uid-a/5/uid-p", "6"),
-        ("a/uid-a/b0000000-0000-4000-8000-000000000001/uid-p", ""),
-        ("a/uid-a//uid-p", BOOT),
-    ] {
+    for (holder, node_says) in
+        [("a/uid-a//uid-p", ""), ("a/uid-a/5/uid-p", "5"), ("a/uid-a/5/uid-p", "6"), (A, ""), ("a/uid-a//uid-p", BOOT)]
+    {
         let mut fixture = held_as(holder);
         fixture.world.remove(Kind::Nodes, "uid-a", at(2));
         fixture.node("a", |node| {
@@ -81,23 +67,17 @@ fn a_report_while_the_node_is_deleted_starts_the_quarantine_again() {
     };
     let words = |all: &[&str]| all.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
     let due = 3 + QUARANTINE;
+    let again_at = due + QUARANTINE;
     assert_eq!(again(&fixture, due - 1), (words(&["refuse", "VolumeUnproved"]), Some(at(due))), "not asked yet");
     assert_eq!(again(&fixture, due), (words(&["refuse", "witness a", "VolumeUnproved"]), Some(at(due + 1))));
     fixture.world.record_absence_read("a", at(due));
-    assert_eq!(
-        again(&fixture, due + QUARANTINE - 1),
-        (words(&["refuse", "VolumeUnproved"]), Some(at(due + QUARANTINE)))
-    );
+    assert_eq!(again(&fixture, again_at - 1), (words(&["refuse", "VolumeUnproved"]), Some(at(again_at))));
     fixture.lease("v", Some(A), true);
     let after = due + QUARANTINE;
     assert_eq!(describe(&fixture.decide_volume("v", after)), ["VolumeUnproved"], "its pod was not asked to end yet");
     fixture.world.remove(Kind::Pods, "uid-p", at(after));
     let free = after + DEFAULT_GRACE.unsigned_abs() + QUARANTINE;
-    assert_eq!(
-        again(&fixture, free - 1),
-        (words(&["VolumeUnproved"]), Some(at(free))),
-        "its kubelet may just see that"
-    );
+    assert_eq!(again(&fixture, free - 1), (words(&["VolumeUnproved"]), Some(at(free))), "its kubelet just saw it");
     assert_eq!(describe(&fixture.decide_volume("v", free)), ["break: node gone"]);
 }
 
@@ -143,10 +123,7 @@ fn an_unreadable_lease_attachment_or_claim_holds_every_volume() {
     ] {
         let mut fixture = held_as(A);
         fixture.node("a", |node| node["status"]["nodeInfo"]["bootID"] = json!(NEXT_BOOT));
-        assert_eq!(
-            fixture.describe_volume(),
-            ["break: rebooted, to a/uid-a/b0000000-0000-4000-8000-000000000002/uid-p"]
-        );
+        assert_eq!(fixture.describe_volume(), [format!("break: rebooted, to a/uid-a/{NEXT_BOOT}/uid-p")]);
         fixture.world.apply(kind, &object, at(2));
         assert_eq!(fixture.describe_volume(), ["VolumeUnreadable"], "{kind:?}");
     }
@@ -253,11 +230,7 @@ fn of_several_nodes_one_with_an_attachment_comes_first_then_the_first_bound_pod_
     fixture.attachment("v", "b", true);
     assert_eq!(fixture.describe_volume(), [format!("take {B}")], "who is attached");
     fixture.pod("r", Some("b"), "c", bound(3));
-    assert_eq!(
-        fixture.describe_volume(),
-        ["take b/uid-b/b0000000-0000-4000-8000-000000000001/uid-r"],
-        "for the first of its pods"
-    );
+    assert_eq!(fixture.describe_volume(), [format!("take b/uid-b/{BOOT}/uid-r")], "for the first of its pods");
 }
 
 /// The decision about a pod with the gate whose only volume is this one.
@@ -284,22 +257,17 @@ fn a_bound_pod_is_behind_no_gate_any_more() {
 #[test]
 fn pods_that_want_a_free_volume_do_not_wait_for_terminating_or_younger_ones() {
     let ends = |pod: &mut Value| pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:01:00Z");
-    for (says, other, change, passes) in [
-        ("it is older", 1, (|_| ()) as fn(&mut Value), false),
-        ("it is younger", 9, |_| (), true),
-        ("it is older, and ends", 1, ends, true),
-        ("it is younger, and its gate is open", 9, |pod| pod["spec"]["schedulingGates"] = json!([]), false),
-        ("it is younger, and bound", 9, |pod| pod["spec"]["nodeName"] = json!("a"), false),
-        ("it is older, and over", 1, terminate, true),
-        (
-            "it ends, and is bound",
-            9,
-            |pod| {
-                pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:01:00Z");
-                pod["spec"]["nodeName"] = json!("a");
-            },
-            false,
-        ),
+    for (says, other, passes, change) in [
+        ("it is older", 1, false, (|_| ()) as fn(&mut Value)),
+        ("it is younger", 9, true, |_| ()),
+        ("it is older, and ends", 1, true, ends),
+        ("it is younger, and its gate is open", 9, false, |pod| pod["spec"]["schedulingGates"] = json!([])),
+        ("it is younger, and bound", 9, false, |pod| pod["spec"]["nodeName"] = json!("a")),
+        ("it is older, and over", 1, true, terminate),
+        ("it ends, and is bound", 9, false, |pod| {
+            pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:01:00Z");
+            pod["spec"]["nodeName"] = json!("a");
+        }),
     ] {
         let mut fixture = Fixture::new();
         gated(&mut fixture, "q", 5, |_| ());
@@ -327,11 +295,11 @@ fn a_pod_that_lost_the_volume_is_waited_for_again_when_its_node_reports() {
 #[test]
 fn a_volume_is_shared_only_with_a_pod_that_stays_on_its_node() {
     let ends = |pod: &mut Value| pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:01:00Z");
-    for (says, node, change, shares) in [
-        ("it stays", "a", (|_| ()) as fn(&mut Value), true),
-        ("it ends", "a", ends, false),
-        ("it is over", "a", terminate, false),
-        ("it is elsewhere", "b", |_| (), false),
+    for (says, node, shares, change) in [
+        ("it stays", "a", true, (|_| ()) as fn(&mut Value)),
+        ("it ends", "a", false, ends),
+        ("it is over", "a", false, terminate),
+        ("it is elsewhere", "b", false, |_| ()),
     ] {
         let mut fixture = Fixture::new();
         fixture.lease("v", Some(A), false);
@@ -391,8 +359,7 @@ fn a_node_waits_for_a_volume_or_writes_to_it() {
         if attached {
             fixture.attachment("v", "b", false);
         }
-        let expected =
-            if writes { "VolumeOnSeveralNodes" } else { "take a/uid-a/b0000000-0000-4000-8000-000000000001/-" };
+        let expected = if writes { "VolumeOnSeveralNodes".to_owned() } else { format!("take a/uid-a/{BOOT}/-") };
         assert_eq!(fixture.describe_volume(), [expected], "{sentence}");
     }
 }

@@ -1,12 +1,13 @@
 //! Which holds have an Event.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use crate::holds::{Doubt, Hold, Remedy};
+use crate::holds::{Doubt, Remedy};
 use pod_safety_shared::events::EventType::{Normal, Warning};
-use pod_safety_shared::model::{Holder, Kind};
+use pod_safety_shared::model::Holder;
 use pod_safety_shared::testing::assert_events;
+
+use super::*;
 
 #[test]
 fn a_volume_denied_to_all_nodes_and_a_waiting_pod_have_an_event() {

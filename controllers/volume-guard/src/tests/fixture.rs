@@ -14,6 +14,9 @@ use serde_json::{Value, json};
 
 use super::super::{Config, Key, decide};
 
+/// The holder `a` of the pod `p`, and `b` of the pod `q`.
+pub(super) const A: &str = "a/uid-a/b0000000-0000-4000-8000-000000000001/uid-p";
+pub(super) const B: &str = "b/uid-b/b0000000-0000-4000-8000-000000000001/uid-q";
 pub(super) const QUARANTINE: u64 = 40;
 
 pub(super) fn config() -> Config {

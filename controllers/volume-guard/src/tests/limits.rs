@@ -1,16 +1,6 @@
 //! The limits that safety depends on, as numbers, each with its reason; and which node evidence is about.
 
-use pod_safety_shared::testing::objects::BOOT;
-use std::time::Duration;
-
-use pod_safety_shared::model::Kind;
-use pod_safety_shared::testing::at;
-use serde_json::json;
-
-use super::super::decide::UNMOUNT_GRACE;
-use super::fixture::{Fixture, describe, in_use, not_ready};
-
-const A: &str = "a/uid-a/b0000000-0000-4000-8000-000000000001/uid-p";
+use super::*;
 
 /// Node `a` holds `v`, and its pod was removed in second 2 without a report of the kubelet.
 fn removed_without_report() -> Fixture {
@@ -21,23 +11,21 @@ fn removed_without_report() -> Fixture {
     fixture
 }
 
-/// Running kubelets terminate pods that were removed from the API within seconds; the longest grace periods in use
-/// are minutes. Ten minutes are longer than those.
 #[test]
 fn a_volume_without_a_report_is_free_after_ten_minutes() {
-    let fixture = removed_without_report();
-    assert_eq!(describe(&fixture.decide_volume("v", 2 + 599)), ["VolumeUnconfirmed"]);
-    assert_eq!(describe(&fixture.decide_volume("v", 2 + 600)), ["release"]);
-}
-
-/// Other watches may be behind by at most 150 s, or no decision is made: a Node received after that shows the mount,
-/// if there was one.
-#[test]
-fn a_volume_not_in_use_beside_others_of_its_driver_is_free_after_150_seconds() {
-    let mut fixture = removed_without_report();
-    fixture.node("a", |node| node["status"]["volumesInUse"] = json!(["kubernetes.io/csi/d^other"]));
-    assert_eq!(describe(&fixture.decide_volume("v", 2 + 149)), ["VolumeUnconfirmed"]);
-    assert_eq!(describe(&fixture.decide_volume("v", 2 + 150)), ["release"]);
+    let from = |fixture: Fixture, says: &str, from: u64, seconds: u64| {
+        assert_eq!(describe(&fixture.decide_volume("v", from + seconds - 1)), ["VolumeUnconfirmed"], "{says}");
+        assert_eq!(describe(&fixture.decide_volume("v", from + seconds)), ["release"], "{says}");
+    };
+    from(removed_without_report(), "since its pod was removed", 2, 600);
+    // Other watches may be behind by at most 150 s, or no decision is made: a Node received after that shows the mount,
+    // if there was one.
+    let mut beside = removed_without_report();
+    beside.node("a", |node| node["status"]["volumesInUse"] = json!(["kubernetes.io/csi/d^other"]));
+    from(beside, "not in use beside others of its driver", 2, 150);
+    let mut restarted = Fixture::new();
+    restarted.lease("v", Some(A), false);
+    from(restarted, "after a restart since the Lease was first seen", 1, 600);
 }
 
 /// A kubelet gives each of the two calls that unmount a CSI volume two minutes (`csiTimeout`). `holders` shows that a
@@ -45,16 +33,6 @@ fn a_volume_not_in_use_beside_others_of_its_driver_is_free_after_150_seconds() {
 #[test]
 fn a_volume_of_a_terminated_pod_is_free_after_both_unmount_timeouts() {
     assert_eq!(UNMOUNT_GRACE, Duration::from_secs(2 * 120));
-}
-
-/// If nothing is known about a pod that was removed, as after a restart, it counts from when the Lease was first
-/// seen.
-#[test]
-fn after_a_restart_the_ten_minutes_count_from_when_the_lease_was_seen() {
-    let mut fixture = Fixture::new();
-    fixture.lease("v", Some(A), false);
-    assert_eq!(describe(&fixture.decide_volume("v", 1 + 599)), ["VolumeUnconfirmed"]);
-    assert_eq!(describe(&fixture.decide_volume("v", 1 + 600)), ["release"]);
 }
 
 #[test]

@@ -1,12 +1,8 @@
 //! Volumes of a node whose name another Node has now, in another boot.
 
-use pod_safety_shared::model::Kind;
-use pod_safety_shared::testing::objects::{BOOT, NEXT_BOOT};
-use pod_safety_shared::testing::{at, objects};
-use serde_json::{Value, json};
+use super::holders::held;
 
-use super::fixture::{Fixture, not_ready};
-use super::holders::{A, held};
+use super::*;
 
 /// A machine whose name another Node has now, in another boot.
 fn replaced(change: impl FnOnce(&mut Value)) -> Fixture {

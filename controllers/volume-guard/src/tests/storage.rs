@@ -1,11 +1,6 @@
 //! Storage that accepts no writes from a node any more, by evidence.
 
-use pod_safety_shared::model::Kind;
-use serde_json::{Value, json};
-
-use super::fixture::{Fixture, describe, in_use, not_ready};
-
-const A: &str = "a/uid-a/b0000000-0000-4000-8000-000000000001/uid-p";
+use super::*;
 
 /// `a` holds `v` and is unreachable; the evidence is about its storage of the driver `d`.
 fn fenced(change: impl FnOnce(&mut Value)) -> Fixture {
@@ -38,8 +33,8 @@ fn volumes_of_fenced_storage_are_free_and_their_pods_use_them_no_more() {
     fixture.lease("v", None, false);
     assert!(fixture.describe_volume().is_empty(), "by its last report it has it mounted and attached: that is no use");
     fixture.pod("q", Some("b"), "c", |pod| pod["status"] = json!({ "phase": "Pending" }));
-    assert_eq!(fixture.describe_volume(), ["take b/uid-b/b0000000-0000-4000-8000-000000000001/uid-q"]);
-    fixture.lease("v", Some("b/uid-b/b0000000-0000-4000-8000-000000000001/uid-q"), false);
+    assert_eq!(fixture.describe_volume(), [format!("take {B}")]);
+    fixture.lease("v", Some(B), false);
     fixture.attachment("v", "b", true);
     assert!(fixture.describe_volume().is_empty());
 }

@@ -1,13 +1,8 @@
 //! Decisions before the first quorum read, and about volumes that no kubelet reports.
 
-use pod_safety_shared::model::Kind;
-use pod_safety_shared::testing::at;
-use pod_safety_shared::testing::objects::{Obj, volume_lease};
-use serde_json::{Value, json};
+use pod_safety_shared::testing::objects::volume_lease;
 
-use super::fixture::{Fixture, QUARANTINE, describe, in_use, not_ready, terminate};
-
-const A: &str = "a/uid-a/b0000000-0000-4000-8000-000000000001/uid-p";
+use super::*;
 
 fn lost(node: &mut Value) {
     not_ready(node);

@@ -1,41 +1,54 @@
 //! Which node becomes the holder of a free volume, and which volumes are ignored.
 
-use pod_safety_shared::controller_loop::Subject;
-use pod_safety_shared::model::{DEFAULT_GRACE, Kind, VolumeKey};
-use pod_safety_shared::testing::at;
-use pod_safety_shared::testing::objects::Obj;
-use serde_json::json;
+use pod_safety_shared::model::VolumeKey;
 
-use super::super::decide::NO_REPORT_GRACE;
-use super::fixture::{Fixture, QUARANTINE, classes, describe, in_use, not_ready, terminate};
-
-const A: &str = "a/uid-a/b0000000-0000-4000-8000-000000000001/uid-p";
+use super::*;
 
 #[test]
 fn the_node_of_a_bound_pod_becomes_the_holder() {
     let mut fixture = Fixture::new();
     assert!(fixture.describe_volume().is_empty(), "no node uses it");
-    fixture.pod("p", Some("a"), "c", |_| ());
-    assert_eq!(fixture.describe_volume(), [format!("take {A}")]);
-    assert!(describe(&fixture.decide_volume("w", 2)).is_empty());
-}
-
-#[test]
-fn a_terminated_or_unscheduled_pod_acquires_nothing() {
-    let mut fixture = Fixture::new();
     fixture.pod("p", Some("a"), "c", terminate);
     fixture.pod("q", None, "c", |_| ());
-    assert!(fixture.describe_volume().is_empty());
+    assert!(fixture.describe_volume().is_empty(), "a terminated or unscheduled pod does not use it");
+    let taken = |what: &str, expected: &str, change: fn(&mut Fixture)| {
+        let mut fixture = Fixture::new();
+        fixture.pod("p", Some("a"), "c", |_| ());
+        change(&mut fixture);
+        assert_eq!(fixture.describe_volume(), [expected], "{what}");
+        assert!(describe(&fixture.decide_volume("w", 2)).is_empty(), "{what}");
+    };
+    let take = format!("take {A}");
+    taken("its pod runs", &take, |_| ());
+    // The attach/detach controller of kube-controller-manager takes a pod in the state Waiting for dead.
+    taken("its pod is terminating, with a waiting container", &take, |fixture| {
+        fixture.pod("p", Some("a"), "c", |pod| {
+            pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+            pod["status"]["containerStatuses"] = json!([{ "state": { "waiting": {} } }]);
+        });
+    });
+    taken("the claim of an ephemeral volume has the name of its pod", &take, |fixture| {
+        fixture.claim("p-data", Some("v"));
+        fixture.pod("p", Some("a"), "x", |pod| {
+            pod["spec"]["volumes"] = json!([{ "name": "data", "ephemeral": { "volumeClaimTemplate": {} } }]);
+        });
+    });
+    // The guard starts in a running cluster: a volume in use on a lost node is held at once.
+    taken("its node is lost: denied in the same write", &format!("{take} refused"), |f| f.node("a", not_ready));
+    taken("its node has no boot ID", "take a/uid-a//uid-p", |fixture| {
+        fixture.node("a", |node| node["status"]["nodeInfo"] = json!(null));
+    });
+    taken("two nodes may write: none becomes the holder", "VolumeOnSeveralNodes", |fixture| {
+        ["a", "b"].map(|node| fixture.attachment("v", node, true));
+    });
 }
 
-/// The attach/detach controller of kube-controller-manager takes a pod in the state Waiting for dead.
+/// The evidence is about the wrong machine, because the node reports.
 #[test]
-fn a_terminating_pod_with_a_waiting_container_uses_its_volume() {
+fn evidence_about_a_ready_node_bars_it_from_no_volume() {
     let mut fixture = Fixture::new();
-    fixture.pod("p", Some("a"), "c", |pod| {
-        pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-        pod["status"]["containerStatuses"] = json!([{ "state": { "waiting": {} } }]);
-    });
+    fixture.pod("p", Some("a"), "c", |_| ());
+    fixture.proof(BOOT);
     assert_eq!(fixture.describe_volume(), [format!("take {A}")]);
 }
 
@@ -55,16 +68,11 @@ fn shared_volumes_are_ignored_unless_a_flag_names_them() {
 }
 
 #[test]
-fn the_lease_of_a_volume_that_is_no_longer_exclusive_is_deleted_once_released() {
+fn the_lease_of_a_deleted_volume_is_deleted_once_released() {
     let mut fixture = Fixture::new();
     fixture.volume("v", &["ReadWriteMany"]);
     fixture.lease("v", None, false);
-    assert_eq!(fixture.describe_volume(), ["forget"]);
-}
-
-#[test]
-fn the_lease_of_a_deleted_volume_is_deleted_once_released() {
-    let mut fixture = Fixture::new();
+    assert_eq!(fixture.describe_volume(), ["forget"], "also if it is no longer exclusive");
     fixture.lease("v", Some(A), false);
     fixture.world.remove(Kind::Volumes, "uid-v", at(2));
     assert_eq!(describe(&fixture.decide_volume("v", 2)), ["VolumeUnconfirmed"], "held, and its end is not reported");
@@ -119,57 +127,15 @@ fn bug_a_hold_about_a_deleted_volume_was_not_about_its_lease() {
 }
 
 #[test]
-fn of_several_nodes_the_one_that_mounted_it_becomes_the_holder() {
-    let mut fixture = Fixture::new();
-    fixture.pod("q", Some("b"), "c", |_| ());
-    fixture.pod("p", Some("a"), "c", |_| ());
-    fixture.node("a", in_use);
-    assert_eq!(fixture.describe_volume(), [format!("take {A}")]);
-}
-
-#[test]
-fn of_several_nodes_the_one_that_it_is_attached_to_becomes_the_holder() {
-    let mut fixture = Fixture::new();
-    fixture.pod("q", Some("b"), "c", |_| ());
-    fixture.attachment("v", "a", true);
-    assert_eq!(fixture.describe_volume(), ["take a/uid-a/b0000000-0000-4000-8000-000000000001/-"]);
-}
-
-#[test]
-fn two_possible_writers_are_reported_and_none_becomes_the_holder() {
-    let mut fixture = Fixture::new();
-    fixture.attachment("v", "a", true);
-    fixture.attachment("v", "b", true);
-    assert_eq!(fixture.describe_volume(), ["VolumeOnSeveralNodes"]);
-}
-
-/// The guard starts in a running cluster: a volume in use on a lost node is held at once.
-#[test]
-fn a_volume_in_use_on_a_lost_node_is_acquired_and_denied_in_one_write() {
-    let mut fixture = Fixture::new();
-    fixture.pod("p", Some("a"), "c", |_| ());
-    fixture.node("a", not_ready);
-    assert_eq!(fixture.describe_volume(), [format!("take {A} refused")]);
-}
-
-#[test]
-fn a_node_without_a_boot_id_can_be_the_holder() {
-    let mut fixture = Fixture::new();
-    fixture.node("a", |node| node["status"]["nodeInfo"] = json!(null));
-    fixture.pod("p", Some("a"), "c", |_| ());
-    assert_eq!(fixture.describe_volume(), ["take a/uid-a//uid-p"]);
-}
-
-#[test]
 fn a_node_proved_off_does_not_become_the_holder_again_by_leftovers() {
     let mut fixture = Fixture::new();
     fixture.attachment("v", "a", true);
     fixture.pod("p", Some("a"), "c", |_| ());
     fixture.node("a", not_ready);
-    fixture.proof("b0000000-0000-4000-8000-000000000001");
+    fixture.proof(BOOT);
     fixture.pod("q", Some("b"), "c", |_| ());
     fixture.lease("v", None, false);
-    assert_eq!(fixture.describe_volume(), ["take b/uid-b/b0000000-0000-4000-8000-000000000001/uid-q"]);
+    assert_eq!(fixture.describe_volume(), [format!("take {B}")]);
 }
 
 /// Evidence in the cache counted as verified if the Lease had never been revoked.
@@ -181,34 +147,11 @@ fn bug_a_volume_without_a_former_holder_passed_a_lost_node_without_verification(
         not_ready(node);
     });
     fixture.pod("p", Some("a"), "c", |_| ());
-    fixture.proof("b0000000-0000-4000-8000-000000000001");
+    fixture.proof(BOOT);
     fixture.pod("q", Some("b"), "c", |_| ());
     assert_eq!(fixture.describe_volume(), [format!("take {A} refused")], "the judge breaks it, or refuses");
     fixture.attachment("v", "b", true);
-    assert_eq!(
-        fixture.describe_volume(),
-        ["take b/uid-b/b0000000-0000-4000-8000-000000000001/uid-q"],
-        "it is written to elsewhere already"
-    );
-}
-
-#[test]
-fn the_claim_of_an_ephemeral_volume_has_the_name_of_its_pod() {
-    let mut fixture = Fixture::new();
-    fixture.claim("p-data", Some("v"));
-    fixture.pod("p", Some("a"), "x", |pod| {
-        pod["spec"]["volumes"] = json!([{ "name": "data", "ephemeral": { "volumeClaimTemplate": {} } }]);
-    });
-    assert_eq!(fixture.describe_volume(), [format!("take {A}")]);
-}
-
-#[test]
-fn no_decision_is_made_while_attachments_cannot_be_read() {
-    let mut fixture = Fixture::new();
-    fixture.pod("p", Some("a"), "c", |_| ());
-    let broken = json!({ "metadata": { "name": "x", "uid": "uid-x" }, "spec": { "source": {} } });
-    fixture.put(pod_safety_shared::model::Kind::Attachments, broken, pod_safety_shared::testing::at(1));
-    assert_eq!(fixture.describe_volume(), ["VolumeUnreadable"]);
+    assert_eq!(fixture.describe_volume(), [format!("take {B}")], "it is written to elsewhere already");
 }
 
 /// Found by the simulator: the Node of a running machine was deleted, its kubelet started the pod all the same, and
@@ -227,12 +170,8 @@ fn bug_a_pod_on_a_missing_node_was_no_user_of_its_volume() {
     );
     fixture.world.set_unreachable_before_node_deleted("gone");
     assert_eq!(fixture.describe_volume(), ["WaitsForVolume"], "its quarantine is not over");
-    fixture.world.remove(pod_safety_shared::model::Kind::Pods, "uid-p", pod_safety_shared::testing::at(2));
-    assert_eq!(
-        fixture.describe_volume(),
-        ["take b/uid-b/b0000000-0000-4000-8000-000000000001/uid-q"],
-        "and nothing waits for longer than its pod is there"
-    );
+    fixture.world.remove(Kind::Pods, "uid-p", at(2));
+    assert_eq!(fixture.describe_volume(), [format!("take {B}")], "and nothing waits for longer than its pod is there");
 }
 
 /// Another client removed a pod of a missing node at once. The volume had no holder, so no grace period was waited
@@ -251,24 +190,12 @@ fn bug_a_free_volume_was_acquired_while_a_pod_removed_on_a_missing_node_terminat
         "the pod waits for volume v: a pod that was removed on node gone, which has no Node object, may still run until its grace period and the quarantine are over"
     );
     assert_eq!(decision.requeue_at, Some(at(until)));
-    assert_eq!(
-        describe(&fixture.decide_volume("v", until)),
-        ["take b/uid-b/b0000000-0000-4000-8000-000000000001/uid-q"]
-    );
+    assert_eq!(describe(&fixture.decide_volume("v", until)), [format!("take {B}")]);
 
     fixture.world.remove(Kind::Pods, "uid-q", at(2));
     fixture.gated("r", "c");
     assert_eq!(describe(&fixture.decide_pod("r", until - 1)), ["WaitsForVolume"]);
     assert_eq!(describe(&fixture.decide_pod("r", until)), ["ungate r"]);
-}
-
-/// The evidence is about the wrong machine, because the node reports.
-#[test]
-fn evidence_about_a_ready_node_bars_it_from_no_volume() {
-    let mut fixture = Fixture::new();
-    fixture.pod("p", Some("a"), "c", |_| ());
-    fixture.proof(pod_safety_shared::testing::objects::BOOT);
-    assert_eq!(fixture.describe_volume(), [format!("take {A}")]);
 }
 
 /// A kubelet writes to a volume that it has mounted; an attachment that is not made yet does not count.
