@@ -24,15 +24,23 @@ mod unhealthy;
 mod wiring;
 
 use crate::holds::Decision;
+use crate::holds::Hold;
 use fixture::{Fixture, level};
 use pod_safety_shared::api::{
     Attempt, DesiredPower, DeviceDriver, FenceEvidenceKind, FencePolicySpec, FenceTrigger, Grade, Level,
     NodeFenceStatus, Phase, PodSafetyRemediationStatus, PolicyMode, Power, Recovery, Sample, Trigger, Verified, When,
 };
+use pod_safety_shared::api::{Drain, REMEDIATION_FINALIZER, TIMED_OUT_ANNOTATION};
+use pod_safety_shared::authority::incident_name;
 use pod_safety_shared::authority::{Intent, RemediationUpdate, Step, Update};
 use pod_safety_shared::controller_loop::{HoldReason as _, Mode};
 use pod_safety_shared::model::Kind;
+use pod_safety_shared::model::Uid;
+use pod_safety_shared::testing::at;
+use pod_safety_shared::testing::objects::{NEXT_BOOT, Obj, START_SECONDS, named, timestamp};
 use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
 
 use super::*;
 

@@ -11,15 +11,23 @@ mod pods;
 mod properties;
 mod wiring;
 
+use super::zones::{ZoneState, zone_state};
 use crate::holds::{Decision, Hold};
 use fixture::{Fixture, condition, with};
 use pod_safety_shared::authority::{Effect, Intent, NodeUpdate, Update};
+use pod_safety_shared::cache::ZoneCount;
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::controller_loop::{HoldReason as _, Mode};
 use pod_safety_shared::model::Kind;
+use pod_safety_shared::testing::at;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
 
 use super::*;
+
+const LOST: &[&str] = &["not reporting", "cut off", "+unreachable:NoSchedule"];
 
 fn config() -> Config {
     Config { mode: Mode::Replace, led_since: Some(Mono::default()), ..Config::kcm_defaults() }

@@ -1,5 +1,8 @@
 //! Tables for `decide`: each row is a sentence.
 
+use pod_safety_shared::testing::objects::{BOOT, NEXT_BOOT};
+use serde_json::Value;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::holds::{Decision, Hold};
@@ -132,11 +135,7 @@ fn a_first_read_counts_from_its_request_for_signs_of_life_and_from_its_answer_fo
         world.confirm_all(at(100));
         assert_eq!(hold_reasons(&describe_node(&world, "gone", 4 + QUARANTINE)), [before], "renewed at {renewed:?}");
         let due = describe(&describe_node(&world, "gone", 5 + QUARANTINE));
-        assert_eq!(
-            due.iter().filter(|word| word.starts_with("remove")).collect::<Vec<_>>(),
-            expected,
-            "renewed at {renewed:?}"
-        );
+        assert_eq!(due.iter().filter(|word| word.starts_with("remove")).collect::<Vec<_>>(), expected, "{renewed:?}");
     }
 }
 
@@ -211,10 +210,8 @@ fn a_pod_kept_only_by_finalizers_is_marked_failed_once_and_then_held() {
     world.record_absence_read("gone", at(1));
     world.confirm_all(at(50));
     let decision = describe_node(&world, "gone", 50);
-    assert_eq!(
-        decision.holds[0].1.to_string(),
-        "the pod is deleted and waits for its finalizers: example.com/a, example.com/b"
-    );
+    let why = "the pod is deleted and waits for its finalizers: example.com/a, example.com/b";
+    assert_eq!(decision.holds[0].1.to_string(), why);
     assert!(decision.intents.is_empty());
 }
 
@@ -231,29 +228,17 @@ fn decide_taint(ready: &str, taint: &str, change: fn(Obj) -> Obj, trust: bool) -
 #[test]
 fn the_out_of_service_taint_is_accepted_only_if_trusted_and_the_node_is_not_ready() {
     const TAINT: &str = "node.kubernetes.io/out-of-service";
+    const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
     let removed = || (vec!["remove web-0 because OutOfService".to_owned()], vec![]);
     let held = |reason| (vec![], vec![reason]);
+    let ends: fn(Obj) -> Obj = Obj::terminating;
     for (sentence, ready, taint, change, trust, expected) in [
-        (
-            "is a claim without evidence",
-            "Unknown",
-            TAINT,
-            Obj::terminating as fn(Obj) -> Obj,
-            false,
-            held("OutOfServiceWithoutEvidence"),
-        ),
-        ("is accepted as proof if the operator trusts it", "Unknown", TAINT, Obj::terminating, true, removed()),
-        ("counts for a node that reports NotReady", "False", TAINT, Obj::terminating, true, removed()),
-        ("is refuted by a node that is ready", "True", TAINT, Obj::terminating, true, held("OutOfServiceButReady")),
+        ("is a claim without evidence", "Unknown", TAINT, ends, false, held("OutOfServiceWithoutEvidence")),
+        ("is accepted as proof if the operator trusts it", "Unknown", TAINT, ends, true, removed()),
+        ("counts for a node that reports NotReady", "False", TAINT, ends, true, removed()),
+        ("is refuted by a node that is ready", "True", TAINT, ends, true, held("OutOfServiceButReady")),
         ("does not affect pods that are not deleted", "Unknown", TAINT, |pod| pod, true, (vec![], vec![])),
-        (
-            "is another taint than unreachable",
-            "Unknown",
-            "node.kubernetes.io/unreachable",
-            Obj::terminating,
-            true,
-            held("NoEvidence"),
-        ),
+        ("is another taint than unreachable", "Unknown", UNREACHABLE, ends, true, held("NoEvidence")),
     ] {
         assert_eq!(decide_taint(ready, taint, change, trust), expected, "it {sentence}");
     }

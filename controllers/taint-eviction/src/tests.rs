@@ -93,6 +93,7 @@ fn a_taint_stamped_by_a_slow_clock_is_tolerated_no_longer_than_from_when_it_was_
 #[test]
 fn a_pod_stays_as_long_as_it_tolerates_every_taint() {
     let (k, l) = (|added| taint("k", Some(added)), |added| taint("l", Some(added)));
+    let both = || vec![toleration("k", Some(300)), toleration("l", Some(60))];
     let cases: [Case; 15] = [
         ("no taint", vec![], vec![], 0, &[]),
         ("another effect", vec![json!({ "key": "k", "effect": "NoSchedule" })], vec![], 0, &[]),
@@ -106,20 +107,8 @@ fn a_pod_stays_as_long_as_it_tolerates_every_taint() {
         ("added too long ago", vec![k(-301)], vec![toleration("k", Some(300))], 0, &["-a"]),
         ("added in the future", vec![k(500)], vec![toleration("k", Some(300))], 100, &["a 200"]),
         ("without timeAdded", vec![taint("k", None)], vec![toleration("k", Some(300))], 100, &["a 200"]),
-        (
-            "of several the shortest counts",
-            vec![k(0), l(0)],
-            vec![toleration("k", Some(300)), toleration("l", Some(60))],
-            0,
-            &["a 60"],
-        ),
-        (
-            "each from its own time",
-            vec![k(-280), l(0)],
-            vec![toleration("k", Some(300)), toleration("l", Some(60))],
-            0,
-            &["a 20"],
-        ),
+        ("of several the shortest counts", vec![k(0), l(0)], both(), 0, &["a 60"]),
+        ("each from its own time", vec![k(-280), l(0)], both(), 0, &["a 20"]),
         ("one of them not at all", vec![k(0), l(0)], vec![toleration("k", None)], 0, &["-a"]),
     ];
     for (sentence, taints, tolerations, seconds, wants) in cases {

@@ -2,19 +2,11 @@
 
 use super::*;
 
-/// A ready pod of a custom controller, and a budget of which one pod may be missing.
-fn custom() -> World {
-    let world = World::listed();
-    world.apply(Kind::Pods, &pod("p").owned_by("example.com/v1", "Db", "own"), at(0));
-    world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
-    world
-}
-
 /// The present pods may exist because a scale changed after it was read: an answer is not used for them when it is
 /// older than the two seconds that a controller takes.
 #[test]
 fn an_answer_about_a_scale_is_fresh_for_two_seconds() {
-    let world = custom();
+    let world = scaled_by_a_db();
     world.set_scale_at("uid-p", Ok(Scale::Replicas(3)), at(0), at(2));
     let status = ["at 7: 1 of 3 healthy, 2 wanted, 0 allowed, InsufficientPods"];
     assert_eq!(describe(&decide_at(&world, 4)), status);
@@ -26,45 +18,28 @@ fn an_answer_about_a_scale_is_fresh_for_two_seconds() {
     assert_eq!(describe(&decide_at(&world, 33)), ["ask Db own"]);
 }
 
-/// That a kind has no scale changes only with its definition.
+/// That a kind has no scale changes only with its definition. A controller whose scale is not found counts as deleted.
 #[test]
-fn the_answer_that_a_kind_has_no_scale_is_fresh_for_a_minute() {
-    let world = custom();
-    world.set_scale("uid-p", Ok(Scale::None), at(2));
-    assert_eq!(held(&decide_at(&world, 62)), ["PodsNotCounted", "DisruptionsNeverAllowed"]);
-    assert_eq!(describe(&decide_at(&world, 63)), ["ask Db own"]);
+fn the_answer_that_a_kind_has_no_scale_is_fresh_for_a_minute_and_that_a_controller_is_absent_for_two_seconds() {
+    for (answer, answered, fresh_until) in [(Scale::None, 2, 62), (Scale::Absent, 12, 14)] {
+        let world = scaled_by_a_db();
+        world.set_scale_at("uid-p", Ok(answer), at(answered - 2), at(answered));
+        let excluded = ["PodsNotCounted", "DisruptionsNeverAllowed"];
+        assert_eq!(held(&decide_at(&world, fresh_until)), excluded, "{answer:?}");
+        assert_eq!(describe(&decide_at(&world, fresh_until + 1)), ["ask Db own"], "{answer:?}");
+    }
 }
 
 /// A failed read is repeated in five seconds, and until then its budget allows nothing.
 #[test]
 fn a_failed_scale_read_allows_nothing_for_five_seconds_and_is_repeated() {
-    let world = custom();
+    let world = scaled_by_a_db();
     world.set_scale("uid-p", Err("the API is gone"), at(2));
     let failed = decide_at(&world, 7);
     assert_eq!(describe(&failed), ["at 7: 0 of 0 healthy, 0 wanted, 0 allowed, SyncFailed"]);
+    assert_eq!(held(&failed), ["BudgetFailed"]);
     assert!(failed.requeue_at.is_some_and(|again| again > at(7) && again < at(8)), "{failed:?}");
     assert_eq!(describe(&decide_at(&world, 8)), ["ask Db own"]);
-}
-
-/// A controller whose scale is not found counts as deleted: the answer expires like any other.
-#[test]
-fn the_answer_that_a_controller_is_absent_is_fresh_for_two_seconds() {
-    let world = custom();
-    world.set_scale_at("uid-p", Ok(Scale::Absent), at(0), at(12));
-    assert_eq!(held(&decide_at(&world, 14)), ["PodsNotCounted", "DisruptionsNeverAllowed"]);
-    assert_eq!(describe(&decide_at(&world, 15)), ["ask Db own"]);
-}
-
-/// Kinds are not listed together: for a second a pod may have been seen before its controller. Then the controller is
-/// read from the API server.
-#[test]
-fn the_controller_of_a_new_pod_is_awaited_for_a_second_and_then_read() {
-    let world = World::listed();
-    world.apply(Kind::Pods, &pod("p").owned_by("apps/v1", "StatefulSet", "db"), at(10));
-    world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
-    let first = decide_at(&world, 10);
-    assert_eq!((describe(&first).len(), first.requeue_at), (0, Some(at(11))));
-    assert_eq!(describe(&decide_at(&world, 11)), ["ask StatefulSet db"]);
 }
 
 /// After each restart the budget of a pod without its controller showed SyncFailed, and allowed nothing, for ten
@@ -92,23 +67,4 @@ fn bug_pods_of_a_workload_that_a_hanging_watch_did_not_deliver_were_not_counted(
     assert_eq!(describe(&decide_at(&world, 60)), ["ask Deployment unseen"]);
     world.set_scale("uid-p", Ok(Scale::Replicas(10)), at(60));
     assert_eq!(describe(&decide_at(&world, 61)), ["at 7: 1 of 10 healthy, 9 wanted, 0 allowed, InsufficientPods"]);
-}
-
-/// No watch shows when a scale changes: it is read once a minute.
-#[test]
-fn a_scale_is_read_once_a_minute() {
-    let world = custom();
-    world.set_scale("uid-p", Ok(Scale::Replicas(3)), at(2));
-    assert_eq!(decide_at(&world, 2).requeue_at, Some(at(62)));
-}
-
-/// As kube-controller-manager's `DeletionTimeout`: an eviction that was allowed and did not happen within two minutes
-/// does not count any more.
-#[test]
-fn an_allowed_eviction_counts_for_120_seconds() {
-    let world = stateful_set(3);
-    world.apply(Kind::Budgets, &budget(&json!({ "maxUnavailable": 1 })), at(0));
-    world.apply(Kind::Budgets, &evicted("db-1"), at(5));
-    let allowed = |second: u64| describe(&decide_at(&world, second)).join(" ").contains("1 allowed");
-    assert_eq!((allowed(5), allowed(125), allowed(126)), (false, false, true));
 }

@@ -199,46 +199,26 @@ async fn attack_the_condition_target_evicted_is_not_evidence() {
 
 #[tokio::test(start_paused = true)]
 async fn the_outcome_of_a_request_decides_how_its_pod_is_handled() {
-    type Case = (&'static str, fn(&mut Value), &'static str, bool, bool);
+    type Case = (&'static str, &'static str, bool, bool, fn(&mut Value));
     let cases: [Case; 6] = [
-        (
-            "invalid",
-            |one| condition(one, "Failed", "EvictionInvalid"),
-            "evicted directly: its EvictionRequest is invalid: why",
-            true,
-            false,
-        ),
-        (
-            "withdrawn",
-            |one| one["spec"]["intent"] = json!("Withdrawn"),
-            "not evicted: its EvictionRequest was withdrawn",
-            false,
-            true,
-        ),
-        (
-            "deleted",
-            |one| one["spec"]["target"]["pod"]["uid"] = json!("another"),
-            "not evicted: its EvictionRequest was deleted",
-            false,
-            true,
-        ),
-        (
-            "no responder is left",
-            |one| condition(one, "Failed", "NoFurtherResponder"),
-            "waits: every responder is done",
-            false,
-            false,
-        ),
-        (
-            "canceled before it was requested again",
-            |one| condition(one, "Failed", "CanceledDueToNoRequesters"),
-            "eviction requested",
-            false,
-            false,
-        ),
-        ("answered", |_| (), "eviction requested", false, false),
+        ("invalid", "evicted directly: its EvictionRequest is invalid: why", true, false, |one| {
+            condition(one, "Failed", "EvictionInvalid")
+        }),
+        ("withdrawn", "not evicted: its EvictionRequest was withdrawn", false, true, |one| {
+            one["spec"]["intent"] = json!("Withdrawn")
+        }),
+        ("deleted", "not evicted: its EvictionRequest was deleted", false, true, |one| {
+            one["spec"]["target"]["pod"]["uid"] = json!("another")
+        }),
+        ("no responder is left", "waits: every responder is done", false, false, |one| {
+            condition(one, "Failed", "NoFurtherResponder")
+        }),
+        ("canceled before it was requested again", "eviction requested", false, false, |one| {
+            condition(one, "Failed", "CanceledDueToNoRequesters")
+        }),
+        ("answered", "eviction requested", false, false, |_| ()),
     ];
-    for (name, becomes, expected, direct, stopped) in cases {
+    for (name, expected, direct, stopped, becomes) in cases {
         let server = Server::with_actions(move |request, seconds| {
             observe(request);
             if seconds >= 1 {
@@ -321,28 +301,23 @@ fn the_line_names_the_active_responder_with_its_message() {
         "spec": { "requester": DRAIN, "intent": "Eviction", "target": { "pod": { "uid": "uid-web-0" } } },
         "status": { "observedGeneration": 1 } }))
     .unwrap();
+    const MOVER: &str = "example.com/move";
+    const EVICTOR: &str = "imperative-eviction.k8s.io/evictor";
+    const REPORTED: &str = "2026-11-21T10:03:00Z";
     let now = Env::real(1).now();
     for (name, report, expected) in [
         (
-            "example.com/move",
-            json!({ "heartbeatTime": "2026-11-21T10:03:00Z", "message": "moves 3 of 9" }),
-            "waits for responder example.com/move: moves 3 of 9",
+            MOVER,
+            json!({ "heartbeatTime": REPORTED, "message": "moves 3 of 9" }),
+            "responder example.com/move: moves 3 of 9",
         ),
+        (MOVER, json!({ "heartbeatTime": REPORTED }), "responder example.com/move"),
         (
-            "example.com/move",
-            json!({ "heartbeatTime": "2026-11-21T10:03:00Z" }),
-            "waits for responder example.com/move",
-        ),
-        (
-            "example.com/move",
+            MOVER,
             json!({}),
-            "waits for responder example.com/move, which has not reported: if it stays silent, the next is asked at 2026-11-21T10:20:00Z",
+            "responder example.com/move, which has not reported: if it stays silent, the next is asked at 2026-11-21T10:20:00Z",
         ),
-        (
-            "imperative-eviction.k8s.io/evictor",
-            json!({ "message": "the budget db allows none" }),
-            "waits for the evictor: the budget db allows none",
-        ),
+        (EVICTOR, json!({ "message": "the budget db allows none" }), "the evictor: the budget db allows none"),
     ] {
         let mut report = report;
         report["name"] = json!(name);
@@ -354,6 +329,9 @@ fn the_line_names_the_active_responder_with_its_message() {
         work.add_rows(&plan.rows, now);
         work.record_request(&plan.rows[0].pod.uid, &Ok(()), false, now);
         let lines = work.apply_requests(std::slice::from_ref(&request), &[eviction], now);
-        assert_eq!(lines.iter().map(|line| &*line.text).collect::<Vec<_>>(), [format!("pod/ns/web-0 {expected}")]);
+        assert_eq!(
+            lines.iter().map(|line| &*line.text).collect::<Vec<_>>(),
+            [format!("pod/ns/web-0 waits for {expected}")]
+        );
     }
 }

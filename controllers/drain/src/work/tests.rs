@@ -222,9 +222,6 @@ fn evictions_in_flight_at_the_end_are_reported() {
     answer(&mut work, "db-0", &Err(NotEvicted::Unsafe), 1);
     let bad = |line: &Line| line.tone == Tone::Bad;
     assert_eq!(work.describe_remaining(true).iter().map(bad).collect::<Vec<_>>(), [true, false, false]);
-    assert!(
-        work.describe_remaining(true)[0].text.contains("not evicted: its phase says"),
-        "{:?}",
-        work.describe_remaining(true)
-    );
+    let remaining = work.describe_remaining(true);
+    assert!(remaining[0].text.contains("not evicted: its phase says"), "{remaining:?}");
 }

@@ -1,7 +1,6 @@
 //! Rows for mutants of the state machine that other tests did not catch.
 
 use super::*;
-use crate::holds::Hold;
 
 fn pending() -> Fixture {
     Fixture::at(Phase::Pending, |_| ())
@@ -22,37 +21,24 @@ fn evidence(fixture: &Fixture, change: impl FnOnce(&mut Value)) {
 #[test]
 fn evidence_about_a_deleted_node_must_match_its_incarnation_and_its_policy() {
     type Change = fn(&mut Value);
-    let rows: [(&str, Change, Grade, bool); 8] = [
-        ("a confirmation", |_| (), Grade::Asserted, true),
-        ("a confirmation, where more is required", |_| (), Grade::Verified, false),
-        ("two looks", |proof| proof["spec"]["kind"] = json!("PowerOff"), Grade::Verified, true),
-        (
-            "another boot",
-            |proof| proof["spec"]["node"]["bootID"] = json!("b0000000-0000-4000-8000-000000000000"),
-            Grade::Asserted,
-            false,
-        ),
-        ("another Node", |proof| proof["spec"]["node"]["uid"] = json!("uid-m"), Grade::Asserted, false),
-        ("another name", |proof| proof["spec"]["node"]["name"] = json!("m"), Grade::Asserted, false),
-        (
-            "invalid",
-            |proof| {
-                proof["status"] = json!({ "invalidated": { "at": "2026-01-01T00:00:00Z", "reason": "wrong" } });
-            },
-            Grade::Asserted,
-            false,
-        ),
-        (
-            "of storage",
-            |proof| {
-                proof["spec"]["kind"] = json!("StorageFenced");
-                proof["spec"]["storage"] = json!([{ "driver": "d", "className": "c" }]);
-            },
-            Grade::Asserted,
-            false,
-        ),
+    let rows: [(&str, Grade, bool, Change); 8] = [
+        ("a confirmation", Grade::Asserted, true, |_| ()),
+        ("a confirmation, where more is required", Grade::Verified, false, |_| ()),
+        ("two looks", Grade::Verified, true, |proof| proof["spec"]["kind"] = json!("PowerOff")),
+        ("another boot", Grade::Asserted, false, |proof| {
+            proof["spec"]["node"]["bootID"] = json!("b0000000-0000-4000-8000-000000000000")
+        }),
+        ("another Node", Grade::Asserted, false, |proof| proof["spec"]["node"]["uid"] = json!("uid-m")),
+        ("another name", Grade::Asserted, false, |proof| proof["spec"]["node"]["name"] = json!("m")),
+        ("invalid", Grade::Asserted, false, |proof| {
+            proof["status"] = json!({ "invalidated": { "at": "2026-01-01T00:00:00Z", "reason": "wrong" } });
+        }),
+        ("of storage", Grade::Asserted, false, |proof| {
+            proof["spec"]["kind"] = json!("StorageFenced");
+            proof["spec"]["storage"] = json!([{ "driver": "d", "className": "c" }]);
+        }),
     ];
-    for (says, change, minimum, counts) in rows {
+    for (says, minimum, counts, change) in rows {
         let mut fixture = Fixture::at(Phase::AwaitingOperator, |_| ());
         fixture.policy(|policy| policy.minimum_evidence = minimum);
         of_last_renewal(&fixture, change);
@@ -91,11 +77,7 @@ fn bug_evidence_about_a_deleted_node_was_valid_despite_a_report_or_an_unreadable
     // Without a resourceVersion it is undecodable.
     let policy = json!({ "metadata": { "name": "q", "uid": "uid-q" }, "spec": { "levels": [] } });
     unreadable.world.apply(Kind::FencePolicies, &policy, unreadable.mono());
-    assert_eq!(
-        unreadable.describe("n"),
-        ["?AwaitingOperator"],
-        "the policy that cannot be read may ask for verified evidence"
-    );
+    assert_eq!(unreadable.describe("n"), ["?AwaitingOperator"], "that policy may ask for verified evidence");
 }
 
 /// Whether a sign of life came after the evidence is decided by two `renewTime`s of one kubelet, or else by when this
@@ -152,10 +134,8 @@ fn a_node_counts_as_reporting_for_exactly_the_policys_time() {
     let mut fixture = pending();
     fixture.reboot("n", "b0000000-0000-4000-8000-00000000000a");
     fixture.alive.remove("n");
-    fixture.advance(59);
-    assert_eq!(fixture.describe("n"), ["write Cancelled"]);
-    fixture.advance(1);
-    assert_eq!(fixture.describe("n"), ["off 1 by bmc"], "that it is called Ready is old");
+    // That it is called Ready is old.
+    fixture.assert_turns(60, &["write Cancelled"], &["off 1 by bmc"]);
 }
 
 #[test]
@@ -193,11 +173,7 @@ fn power_on_attempts_do_not_count_as_power_off_attempts() {
         status.attempts = vec![attempt(1, "off", "On"), attempt(2, "on", "Off")];
     });
     fixture.policy(|policy| policy.rounds = 1);
-    assert_eq!(
-        fixture.describe("n"),
-        ["off 3 by bmc"],
-        "its last act was no shot that failed: no pause, and its level is fresh"
-    );
+    assert_eq!(fixture.describe("n"), ["off 3 by bmc"], "no shot has failed: no pause, and its level is fresh");
     let mut fixture = Fixture::at(Phase::Recovering, |status| {
         (status.evidence, status.tainted) = (Some("e".to_owned()), true);
         status.attempts = vec![attempt(1, "on", "On"), attempt(2, "off", "On")];
@@ -266,49 +242,33 @@ fn storage_fencing_is_lifted_when_no_pod_uses_a_volume_of_another_node() {
         fixture
     };
     type Change = fn(&mut Fixture);
-    let rows: [(&str, Change, &str); 6] = [
-        ("nothing runs there", |_| (), "write Cancelled"),
-        ("its volume is another's", |fixture| fixture.volume_of_another("db-1"), "?WaitsForPods"),
-        (
-            "its volume is another's, and it is over",
-            |fixture| {
-                fixture.volume_of_another("db-1");
-                fixture.pod("db-1", "n", |pod| {
-                    pod["spec"]["volumes"] = json!([{ "name": "data", "persistentVolumeClaim": { "claimName": "c" } }]);
-                    pod["status"] = json!({ "phase": "Succeeded" });
-                });
-            },
-            "write Cancelled",
-        ),
-        (
-            "its volume is its own",
-            |fixture| {
-                fixture.volume_of_another("db-1");
-                let lease = json!({ "metadata": { "namespace": "pod-safety-volumes", "name": "v", "uid": "uid-v", "resourceVersion": "500" },
+    let rows: [(&str, &str, Change); 6] = [
+        ("nothing runs there", "write Cancelled", |_| ()),
+        ("its volume is another's", "?WaitsForPods", |fixture| fixture.volume_of_another("db-1")),
+        ("its volume is another's, and it is over", "write Cancelled", |fixture| {
+            fixture.volume_of_another("db-1");
+            fixture.pod("db-1", "n", |pod| {
+                pod["spec"]["volumes"] = json!([{ "name": "data", "persistentVolumeClaim": { "claimName": "c" } }]);
+                pod["status"] = json!({ "phase": "Succeeded" });
+            });
+        }),
+        ("its volume is its own", "write Cancelled", |fixture| {
+            fixture.volume_of_another("db-1");
+            let lease = json!({ "metadata": { "namespace": "pod-safety-volumes", "name": "v", "uid": "uid-v", "resourceVersion": "500" },
                 "spec": { "holderIdentity": "n/uid-n/b0000000-0000-4000-8000-00000000000a/-" } });
-                fixture.world.apply(Kind::VolumeLeases, &lease, fixture.mono());
-            },
-            "write Cancelled",
-        ),
-        (
-            "its claim is deleted, and the volume guard runs",
-            |fixture| {
-                fixture.volume_of_another("db-1");
-                fixture.delete(Kind::Claims, "c");
-            },
-            "write Cancelled",
-        ),
-        (
-            "its claim is deleted, and no volume guard runs",
-            |fixture| {
-                fixture.volume_of_another("db-1");
-                fixture.delete(Kind::Claims, "c");
-                fixture.config.guards_volumes = false;
-            },
-            "?WaitsForPods",
-        ),
+            fixture.world.apply(Kind::VolumeLeases, &lease, fixture.mono());
+        }),
+        ("its claim is deleted, and the volume guard runs", "write Cancelled", |fixture| {
+            fixture.volume_of_another("db-1");
+            fixture.delete(Kind::Claims, "c");
+        }),
+        ("its claim is deleted, and no volume guard runs", "?WaitsForPods", |fixture| {
+            fixture.volume_of_another("db-1");
+            fixture.delete(Kind::Claims, "c");
+            fixture.config.guards_volumes = false;
+        }),
     ];
-    for (says, change, expected) in rows {
+    for (says, expected, change) in rows {
         let mut fixture = fenced();
         change(&mut fixture);
         assert_eq!(fixture.describe("n"), [expected], "{says}");

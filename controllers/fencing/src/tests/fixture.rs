@@ -179,6 +179,15 @@ impl Fixture {
         self.advance_to(self.now + seconds);
     }
 
+    /// The decision about `n` is `then` from so many seconds later on, and `before` until then.
+    #[track_caller]
+    pub(super) fn assert_turns(&mut self, seconds: u64, before: &[&str], then: &[&str]) {
+        self.advance(seconds - 1);
+        assert_eq!(self.describe("n"), before, "{} s later", seconds - 1);
+        self.advance(1);
+        assert_eq!(self.describe("n"), then, "{seconds} s later");
+    }
+
     pub(super) fn policy(&mut self, change: impl FnOnce(&mut FencePolicySpec)) {
         change(&mut self.policy);
         self.with_spec(Kind::FencePolicies, "p", &self.policy);

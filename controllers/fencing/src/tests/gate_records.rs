@@ -1,8 +1,5 @@
 //! What statuses show, and when devices get a status check: rows for mutants that other tests did not catch.
 
-use pod_safety_shared::model::Uid;
-use pod_safety_shared::testing::at;
-
 use super::*;
 
 fn pending() -> Fixture {
@@ -154,11 +151,7 @@ fn a_device_without_monitoring_is_not_checked_and_one_without_nodes_is_rechecked
     fixture.advance(1_000);
     assert_eq!(of_device(&fixture, "never"), Decision::default());
     let spare = of_device(&fixture, "spare");
-    assert_eq!(
-        (checked_devices(&spare).len(), spare.requeue_at),
-        (0, Some(at(1_060))),
-        "a node may come that it chooses"
-    );
+    assert_eq!((checked_devices(&spare).len(), spare.requeue_at), (0, Some(at(1_060))), "a node may come");
     fixture.change("n", |node| node["metadata"]["labels"]["rack"] = json!("7"));
     assert_eq!(checked_devices(&of_device(&fixture, "spare")), ["spare: n"]);
 }

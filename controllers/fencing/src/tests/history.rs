@@ -1,9 +1,6 @@
 //! Objects that are over and old are deleted, except those that something depends on.
 
-use std::time::Duration;
-
-use pod_safety_shared::authority::{FinishedObject, Update, incident_name};
-use pod_safety_shared::testing::objects::{Obj, START_SECONDS, named};
+use pod_safety_shared::authority::FinishedObject;
 
 use super::*;
 
@@ -37,56 +34,40 @@ const BOTH: [&str; 2] = ["nodefences", "fenceevidences"];
 #[test]
 fn a_finished_incident_and_its_evidence_are_deleted_when_old_and_of_a_former_incarnation() {
     type Change = fn(&mut Fixture);
-    let cases: [(&str, Change, &[&str]); 15] = [
-        ("the machine has booted since", |_| (), &BOTH),
-        ("they are as old as they are kept", |fixture| fixture.config.history = Some(AGE), &[]),
-        ("they are a second older", |fixture| fixture.config.history = Some(AGE - SECOND), &BOTH),
-        ("nothing was proved", |fixture| fixture.delete(Kind::FenceEvidences, "e"), &["nodefences"]),
-        (
-            "only its evidence remains, of the present incarnation",
-            |fixture| {
-                let incident = incident_name(&fixture.only().0.node);
-                fixture.delete(Kind::NodeFences, &incident);
-                fixture.reboot("n", "b0000000-0000-4000-8000-00000000000a");
-            },
-            &[],
-        ),
-        ("its Node is deleted, and no pod is bound to it", |fixture| fixture.delete(Kind::Nodes, "n"), &BOTH),
-        ("they are kept indefinitely", |fixture| fixture.config.history = None, &[]),
-        ("only observed", |fixture| fixture.config.mode = Mode::Observe, &[]),
-        ("it is the present incarnation", |fixture| fixture.reboot("n", "b0000000-0000-4000-8000-00000000000a"), &[]),
-        ("no boot ID", |fixture| fixture.change("n", |node| node["status"]["nodeInfo"] = json!({})), &[]),
-        (
-            "a pod is bound to the deleted Node",
-            |fixture| {
-                fixture.pod("db-0", "n", |_| ());
-                fixture.delete(Kind::Nodes, "n");
-            },
-            &[],
-        ),
-        (
-            "the node holds a volume",
-            |fixture| {
-                let lease = pod_safety_shared::testing::objects::volume_lease(
-                    "v",
-                    Some("n/uid-n/b0000000-0000-4000-8000-00000000000a/-"),
-                );
-                fixture.world.put(Kind::VolumeLeases, lease, fixture.mono());
-            },
-            &[],
-        ),
-        ("it is tainted", |fixture| fixture.change("n", |node| *node = Obj(node.take()).tainted().0), &[]),
-        ("the incident goes on", |fixture| fixture.edit(|_, status| status.phase = Phase::Fenced), &[]),
-        (
-            "its last attempt is of yesterday",
-            |fixture| {
-                let at = pod_safety_shared::testing::objects::timestamp(-86_400);
-                fixture.edit(|_, status| status.attempts.push(Attempt { at, ..Attempt::default() }));
-            },
-            &[],
-        ),
+    let cases: [(&str, &[&str], Change); 15] = [
+        ("the machine has booted since", &BOTH, |_| ()),
+        ("they are as old as they are kept", &[], |fixture| fixture.config.history = Some(AGE)),
+        ("they are a second older", &BOTH, |fixture| fixture.config.history = Some(AGE - SECOND)),
+        ("nothing was proved", &["nodefences"], |fixture| fixture.delete(Kind::FenceEvidences, "e")),
+        ("only its evidence remains, of the present incarnation", &[], |fixture| {
+            let incident = incident_name(&fixture.only().0.node);
+            fixture.delete(Kind::NodeFences, &incident);
+            fixture.reboot("n", "b0000000-0000-4000-8000-00000000000a");
+        }),
+        ("its Node is deleted, and no pod is bound to it", &BOTH, |fixture| fixture.delete(Kind::Nodes, "n")),
+        ("they are kept indefinitely", &[], |fixture| fixture.config.history = None),
+        ("only observed", &[], |fixture| fixture.config.mode = Mode::Observe),
+        ("it is the present incarnation", &[], |fixture| fixture.reboot("n", "b0000000-0000-4000-8000-00000000000a")),
+        ("no boot ID", &[], |fixture| fixture.change("n", |node| node["status"]["nodeInfo"] = json!({}))),
+        ("a pod is bound to the deleted Node", &[], |fixture| {
+            fixture.pod("db-0", "n", |_| ());
+            fixture.delete(Kind::Nodes, "n");
+        }),
+        ("the node holds a volume", &[], |fixture| {
+            let lease = pod_safety_shared::testing::objects::volume_lease(
+                "v",
+                Some("n/uid-n/b0000000-0000-4000-8000-00000000000a/-"),
+            );
+            fixture.world.put(Kind::VolumeLeases, lease, fixture.mono());
+        }),
+        ("it is tainted", &[], |fixture| fixture.change("n", |node| *node = Obj(node.take()).tainted().0)),
+        ("the incident goes on", &[], |fixture| fixture.edit(|_, status| status.phase = Phase::Fenced)),
+        ("its last attempt is of yesterday", &[], |fixture| {
+            let at = pod_safety_shared::testing::objects::timestamp(-86_400);
+            fixture.edit(|_, status| status.attempts.push(Attempt { at, ..Attempt::default() }));
+        }),
     ];
-    for (sentence, change, expected) in cases {
+    for (sentence, expected, change) in cases {
         let mut fixture = over();
         change(&mut fixture);
         assert_eq!(forgotten(&fixture), expected, "{sentence}");

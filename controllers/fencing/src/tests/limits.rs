@@ -17,52 +17,19 @@ fn fenced() -> Fixture {
     fixture
 }
 
-/// Asserts that the decision is `then` from this second on, and `before` until then.
-fn from(fixture: &mut Fixture, second: u64, before: &[&str], then: &[&str]) {
-    let began = fixture.now;
-    fixture.advance(second - 1);
-    assert_eq!(fixture.describe("n"), before, "{} s later", second - 1);
-    fixture.advance(1);
-    assert_eq!(fixture.describe("n"), then, "{} s later", fixture.now - began);
-}
-
 /// A device is stopped after its 60 s by its own clock; two seconds more cover the difference of the clocks.
 #[test]
 fn an_attempt_is_in_flight_for_its_timeout_plus_two_seconds() {
     let mut fixture = Fixture::at(Phase::Pending, |_| ());
     fixture.act("n");
-    from(&mut fixture, 62, &["?AttemptUnderWay"], &["look"]);
+    fixture.assert_turns(62, &["?AttemptUnderWay"], &["look"]);
 }
 
 /// A pod that does not tolerate the taint is deleted within seconds of it; a machine that boots before that starts
 /// it.
 #[test]
 fn a_machine_stays_off_for_ten_seconds_after_its_taint() {
-    from(&mut fenced(), 10, &["?WaitsForPods"], &["on 2 by bmc"]);
-}
-
-/// A kubelet's first status update has its boot ID, and it sends one every ten seconds: two of three may be lost.
-#[test]
-fn a_sign_of_life_is_a_contradiction_after_half_a_minute() {
-    let mut fixture = fenced();
-    fixture.heartbeat("n");
-    assert_eq!(fixture.act("n"), ["write Fenced", "?SignOfLife"]);
-    from(&mut fixture, 30, &["?SignOfLife"], &["contradict"]);
-}
-
-/// Servers with much memory test it for minutes; five of them pass before a machine is switched on again.
-#[test]
-fn a_machine_reported_on_has_five_minutes_to_boot_and_is_switched_on_three_times() {
-    let mut fixture = fenced();
-    fixture.advance(10);
-    for attempt in [2, 3, 4] {
-        assert_eq!(fixture.act("n"), [format!("on {attempt} by bmc")]);
-        fixture.set_power("On");
-        fixture.advance(299);
-        assert_eq!(fixture.describe("n"), ["?AwaitingNodeReady"]);
-        fixture.advance(1);
-    }
-    assert_eq!(fixture.act("n"), ["write AwaitingOperator"]);
+    fenced().assert_turns(10, &["?WaitsForPods"], &["on 2 by bmc"]);
 }
 
 /// A device that is busy, or locked after wrong logins, is not helped by quick retries: 5 s, doubled up to a minute.
@@ -73,7 +40,7 @@ fn pauses_between_attempts_are_five_seconds_doubled_up_to_a_minute() {
     fixture.act("n");
     for (attempt, pause) in (2_u32..).zip([5, 10, 20, 40, 60, 60]) {
         fixture.set_power("On");
-        from(&mut fixture, pause, &["?RetryBackoff"], &[&format!("off {attempt} by bmc")]);
+        fixture.assert_turns(pause, &["?RetryBackoff"], &[&format!("off {attempt} by bmc")]);
         fixture.act("n");
     }
 }
@@ -84,7 +51,7 @@ fn a_stale_taint_is_reported_after_two_minutes() {
     let mut fixture = Fixture::new(&["n", "m", "k"]);
     let taint = json!([{ "key": "node.kubernetes.io/out-of-service", "value": "x", "effect": "NoExecute" }]);
     fixture.change("n", |node| node["spec"]["taints"] = taint);
-    from(&mut fixture, 120, &[], &["?StaleTaint"]);
+    fixture.assert_turns(120, &[], &["?StaleTaint"]);
 }
 
 /// The decision when `lost` of `of` nodes are lost, with the default brakes.

@@ -44,11 +44,8 @@ fn the_outlook_states_when_a_lost_node_is_switched_off_or_which_hold_prevents_it
     }
     assert_eq!((at, &*policy), (fixture.mono(), "p"), "as it is decided then");
     fixture.policy(|policy| policy.paused = Some("rack 7 moves".to_owned()));
-    assert!(
-        matches!(outlook_of_node(&fixture), Some(Outlook::Held(Hold::Paused { .. }))),
-        "{:?}",
-        outlook_of_node(&fixture)
-    );
+    let outlook = outlook_of_node(&fixture);
+    assert!(matches!(outlook, Some(Outlook::Held(Hold::Paused { .. }))), "{outlook:?}");
     fixture.policy(|policy| (policy.paused, policy.mode) = (None, PolicyMode::DryRun));
     assert_eq!(outlook_of_node(&fixture), None, "it only rehearses");
     fixture.policy(|policy| (policy.mode, policy.when) = (PolicyMode::Enforce, When::Manual));

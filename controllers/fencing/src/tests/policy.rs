@@ -1,7 +1,6 @@
 //! Whether a FencePolicy would work: each row is a sentence.
 
 use pod_safety_shared::api::FencePolicyStatus;
-use pod_safety_shared::model::Uid;
 
 use super::*;
 
@@ -58,33 +57,23 @@ fn a_policy_is_ready_only_if_it_acts_and_has_nodes() {
 #[test]
 fn an_unknown_device_state_is_not_ready() {
     type Change = fn(&mut Value);
-    let rows: [(&str, Change, &str); 5] = [
-        (
-            "it is not trusted",
-            |device| {
-                device["status"]["conditions"] = json!([{ "type": "Trusted", "status": "False", "reason": "r",
+    let rows: [(&str, &str, Change); 5] = [
+        ("it is not trusted", "False DeviceUnusable", |device| {
+            device["status"]["conditions"] = json!([{ "type": "Trusted", "status": "False", "reason": "r",
                     "message": "m", "lastTransitionTime": "t" }]);
-            },
-            "False DeviceUnusable",
-        ),
-        (
-            "it does not answer",
-            |device| device["status"]["conditions"][0]["status"] = json!("False"),
-            "False DeviceNotReady",
-        ),
-        ("it was never checked", |device| device["status"]["conditions"] = json!([]), "Unknown DeviceNotChecked"),
-        (
-            "it was checked before it was changed",
-            |device| device["metadata"]["generation"] = json!(2),
-            "Unknown DeviceNotChecked",
-        ),
-        (
-            "it is being deleted",
-            |device| device["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z"),
-            "False DeviceUnusable",
-        ),
+        }),
+        ("it does not answer", "False DeviceNotReady", |device| {
+            device["status"]["conditions"][0]["status"] = json!("False")
+        }),
+        ("it was never checked", "Unknown DeviceNotChecked", |device| device["status"]["conditions"] = json!([])),
+        ("it was checked before it was changed", "Unknown DeviceNotChecked", |device| {
+            device["metadata"]["generation"] = json!(2)
+        }),
+        ("it is being deleted", "False DeviceUnusable", |device| {
+            device["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z")
+        }),
     ];
-    for (sentence, change, expected) in rows {
+    for (sentence, expected, change) in rows {
         let mut fixture = Fixture::new(&["n", "m", "k"]);
         ready_device(&mut fixture, change);
         assert_eq!(ready(&fixture), (expected.to_owned(), 3), "{sentence}");

@@ -1,8 +1,5 @@
 //! From the first suspicion to evidence.
 
-use pod_safety_shared::testing::at;
-use pod_safety_shared::testing::objects::named;
-
 use super::*;
 
 /// Its first attempt was begun in second 70.
@@ -249,17 +246,6 @@ fn an_incident_without_its_policy_is_held() {
     let mut fixture = Fixture::at(Phase::Pending, |_| ());
     fixture.delete(Kind::FencePolicies, "p");
     assert_eq!(fixture.describe("n"), ["?NoPolicy"]);
-}
-
-#[test]
-fn of_two_incidents_of_one_incarnation_the_one_with_the_derived_name_counts() {
-    let mut fixture = Fixture::at(Phase::Pending, |_| ());
-    let (spec, status) = fixture.only();
-    let object = named("a").set("/spec", json!(spec)).set("/status", json!(status));
-    fixture.world.put(Kind::NodeFences, object, fixture.mono());
-    assert_eq!(fixture.describe("n"), ["off 1 by bmc", "?DuplicateFence"]);
-    fixture.runs_on("n");
-    assert_eq!(fixture.describe("n"), ["write Pending", "?DuplicateFence", "?SelfNode"]);
 }
 
 #[test]

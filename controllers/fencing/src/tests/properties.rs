@@ -1,6 +1,5 @@
 //! Properties that hold for every status that can be written, whatever the node does.
 
-use pod_safety_shared::testing::at;
 use proptest::prelude::*;
 
 use super::*;

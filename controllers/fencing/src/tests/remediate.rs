@@ -1,6 +1,6 @@
 //! Requests of other remediators, and their status.
 
-use pod_safety_shared::api::{NODE_NAME_ANNOTATION, REMEDIATION_FINALIZER, TIMED_OUT_ANNOTATION};
+use pod_safety_shared::api::NODE_NAME_ANNOTATION;
 
 use super::*;
 
@@ -42,12 +42,7 @@ fn a_requested_incident_is_named_in_the_remediation_before_it_is_opened() {
     assert_eq!(fixture.act("n"), ["taint", "say False/True Fenced"]);
     fixture.advance(20);
     fixture.act("n");
-    assert_eq!(
-        fixture.describe("n"),
-        ["?MachinePoweredOff"],
-        "emitted once: {:?}",
-        fixture.remediations["n"]["status"]
-    );
+    assert_eq!(fixture.describe("n"), ["?MachinePoweredOff"], "once: {:?}", fixture.remediations["n"]["status"]);
 }
 
 #[test]

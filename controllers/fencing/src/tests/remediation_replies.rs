@@ -1,8 +1,7 @@
 //! The status of remediations, and how a machine is switched on again: rows for mutants that other tests did not
 //! catch.
 
-use pod_safety_shared::api::{Gate, REMEDIATION_FINALIZER, TIMED_OUT_ANNOTATION};
-use pod_safety_shared::authority::incident_name;
+use pod_safety_shared::api::Gate;
 
 use super::*;
 
@@ -48,45 +47,31 @@ fn each_phase_of_an_incident_has_its_remediation_status() {
 #[test]
 fn a_cancelled_incident_is_reopened_for_a_request_while_its_node_is_lost_in_the_same_incarnation() {
     type Change = fn(&mut Fixture);
-    let rows: [(&str, Change, &str); 6] = [
-        ("it is lost again", |_| (), "write Pending"),
-        (
-            "it is Ready",
-            |fixture| fixture.reboot("n", "b0000000-0000-4000-8000-00000000000a"),
-            "say False/False Cancelled",
-        ),
-        (
-            "it is lost in another incarnation",
-            |fixture| {
-                fixture.change("n", |node| {
-                    node["status"]["nodeInfo"]["bootID"] = json!("b0000000-0000-4000-8000-000000000002")
-                })
-            },
-            "say False/False Cancelled",
-        ),
-        ("a person cancelled it", |fixture| fixture.edit(|spec, _| spec.cancelled = true), "say False/False Cancelled"),
-        (
-            "it is being deleted",
-            |fixture| {
-                let (spec, status) = fixture.only();
-                let name = incident_name(&spec.node);
-                let object = json!({ "metadata": { "name": name, "uid": format!("uid-{name}"), "resourceVersion": "900",
+    let rows: [(&str, &str, Change); 6] = [
+        ("it is lost again", "write Pending", |_| ()),
+        ("it is Ready", "say False/False Cancelled", |fixture| {
+            fixture.reboot("n", "b0000000-0000-4000-8000-00000000000a")
+        }),
+        ("it is lost in another incarnation", "say False/False Cancelled", |fixture| {
+            fixture.change("n", |node| {
+                node["status"]["nodeInfo"]["bootID"] = json!("b0000000-0000-4000-8000-000000000002")
+            })
+        }),
+        ("a person cancelled it", "say False/False Cancelled", |fixture| fixture.edit(|spec, _| spec.cancelled = true)),
+        ("it is being deleted", "say False/False Cancelled", |fixture| {
+            let (spec, status) = fixture.only();
+            let name = incident_name(&spec.node);
+            let object = json!({ "metadata": { "name": name, "uid": format!("uid-{name}"), "resourceVersion": "900",
                     "deletionTimestamp": "2026-01-01T00:00:00Z" }, "spec": spec, "status": status });
-                fixture.world.apply(Kind::NodeFences, &object, fixture.mono());
-            },
-            "say False/False Cancelled",
-        ),
-        (
-            "its time is over",
-            |fixture| {
-                fixture.remediation("n", |object| {
-                    object["metadata"]["annotations"] = json!({ TIMED_OUT_ANNOTATION: "2026-01-01T00:01:30Z" });
-                });
-            },
-            "say False/False Cancelled",
-        ),
+            fixture.world.apply(Kind::NodeFences, &object, fixture.mono());
+        }),
+        ("its time is over", "say False/False Cancelled", |fixture| {
+            fixture.remediation("n", |object| {
+                object["metadata"]["annotations"] = json!({ TIMED_OUT_ANNOTATION: "2026-01-01T00:01:30Z" });
+            });
+        }),
     ];
-    for (says, change, expected) in rows {
+    for (says, expected, change) in rows {
         let mut fixture = followed(Phase::Cancelled, |_| ());
         change(&mut fixture);
         assert_eq!(fixture.describe("n"), [expected], "{says}");
@@ -179,10 +164,7 @@ fn the_next_power_on_begins_exactly_after_its_backoff() {
     fixture.advance(10);
     assert_eq!(fixture.act("n"), ["on 5 by pdu"]);
     fixture.set_power("Off");
-    fixture.advance(9);
-    assert_eq!(fixture.describe("n"), ["?RetryBackoff"]);
-    fixture.advance(1);
-    assert_eq!(fixture.describe("n"), ["on 6 by pdu"]);
+    fixture.assert_turns(10, &["?RetryBackoff"], &["on 6 by pdu"]);
 }
 
 /// A recorded sign of life is removed with the evidence that it contradicted, and with the end of the incident.

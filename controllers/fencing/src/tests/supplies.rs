@@ -41,10 +41,8 @@ fn both_are_switched_off_in_one_attempt_that_may_take_as_long_as_the_slower_one(
     assert_eq!(fixture.act("n"), ["off 1 by left+right"]);
     assert_eq!(fixture.only().1.attempts[0].within_seconds, 70);
     assert_eq!(fixture.only().1.message, "switching it off by the level both with fencing/left and fencing/right");
-    fixture.advance(71);
-    assert_eq!(fixture.describe("n"), ["?AttemptUnderWay"], "the slower one may still answer");
-    fixture.advance(1);
-    assert_eq!(fixture.describe("n"), ["look"]);
+    // The slower one may still answer.
+    fixture.assert_turns(72, &["?AttemptUnderWay"], &["look"]);
 }
 
 #[test]
@@ -124,15 +122,6 @@ fn one_supply_alone_is_not_switched_on() {
         let sentence = fixture.hold_message("n");
         assert!(sentence.contains(&format!("device fencing/{name} does not exist")), "{sentence}");
     }
-}
-
-#[test]
-fn a_sign_of_life_invalidates_evidence_of_both_devices() {
-    let mut fixture = released();
-    fixture.heartbeat("n");
-    assert_eq!(fixture.act("n"), ["write Fenced", "?SignOfLife"]);
-    fixture.advance(30);
-    assert_eq!(fixture.act("n"), ["contradict"]);
 }
 
 #[test]

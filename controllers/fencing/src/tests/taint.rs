@@ -1,6 +1,5 @@
 //! Out-of-service taints that were left on Ready nodes.
 
-use pod_safety_shared::authority::incident_name;
 use pod_safety_shared::events::EventType;
 
 use super::*;

@@ -1,13 +1,8 @@
 //! Which changes enqueue a decision, and which Events and metrics it produces.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use crate::holds::Hold;
-use pod_safety_shared::authority::{MonitorRequest, incident_name};
+use pod_safety_shared::authority::MonitorRequest;
 use pod_safety_shared::cache::Change;
 use pod_safety_shared::controller_loop::{Controller, HoldReason as _, Subject};
-use pod_safety_shared::model::Uid;
 
 use super::*;
 

@@ -1,12 +1,6 @@
 //! Rows for mutants of the decisions that other tests did not catch.
 
-use std::time::Duration;
-
-use pod_safety_shared::testing::at;
-
 use super::*;
-
-const LOST: &[&str] = &["not reporting", "cut off", "+unreachable:NoSchedule"];
 
 /// One node, alone in its cluster, whose kubelet never reports; this process leads since this second.
 fn alone(led_since: Option<u64>) -> Fixture {
@@ -62,10 +56,7 @@ fn a_leader_that_began_after_a_watch_break_waits_for_two_renewals() {
 #[test]
 fn a_standby_finds_a_node_lost_only_while_the_watch_has_events() {
     let mut fixture = alone(None);
-    fixture.advance_to(49);
-    assert!(fixture.describe("n0").is_empty());
-    fixture.advance_to(50);
-    assert_eq!(fixture.describe("n0"), LOST);
+    fixture.assert_lost_from("n0", 50);
 }
 
 /// A node that never reports its conditions: from its creation, unless it has reported in another way since.
@@ -79,27 +70,21 @@ fn a_node_without_condition_but_with_a_report_has_the_startup_grace_from_that_re
     lost_it.put(Fixture::node("new", "True", 0));
     lost_it.advance_to(30);
     lost_it.put(bare(0));
-    lost_it.advance_to(89);
-    assert!(lost_it.describe("new").is_empty(), "seen to lose its condition, without a Lease");
-    lost_it.advance_to(90);
-    assert_eq!(lost_it.describe("new"), LOST);
+    // Seen to lose its condition, without a Lease.
+    lost_it.assert_lost_from("new", 90);
 
     let mut leased = Fixture::new(config(), &["m0", "m1", "m2"]);
     leased.heartbeat("new");
     leased.advance_to(30);
     leased.put(bare(10));
-    leased.advance_to(89);
-    assert!(leased.describe("new").is_empty(), "with a Lease that was there before it");
-    leased.advance_to(90);
-    assert_eq!(leased.describe("new"), LOST);
+    // With a Lease that was there before it.
+    leased.assert_lost_from("new", 90);
 
     let mut born = Fixture::new(config(), &["m0", "m1", "m2"]);
     born.advance_to(30);
     born.put(bare(10));
-    born.advance_to(69);
-    assert!(born.describe("new").is_empty(), "from its birth");
-    born.advance_to(70);
-    assert_eq!(born.describe("new"), LOST);
+    // From its birth.
+    born.assert_lost_from("new", 70);
 }
 
 /// Nodes of one zone, of which the first is not ready since the first event after a break of the watch.

@@ -1,12 +1,10 @@
 //! Which holds have an Event.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use crate::holds::Hold;
 use pod_safety_shared::controller_loop::{FORCE_DELETE_HELD, NodeUnreadable};
 use pod_safety_shared::events::EventType::Warning;
 use pod_safety_shared::testing::assert_events;
+
+use super::*;
 
 #[test]
 fn only_a_node_that_cannot_be_read_has_an_event() {

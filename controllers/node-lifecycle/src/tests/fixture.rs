@@ -53,6 +53,15 @@ impl Fixture {
         at(self.now - self.began)
     }
 
+    /// Nothing is done about the node until this second, at which it is found lost.
+    #[track_caller]
+    pub(super) fn assert_lost_from(&mut self, name: &str, second: u64) {
+        self.advance_to(second - 1);
+        assert!(self.describe(name).is_empty(), "before {second}");
+        self.advance_to(second);
+        assert_eq!(self.describe(name), LOST, "at {second}");
+    }
+
     /// Sets the state of a node.
     pub(super) fn put(&mut self, node: Value) {
         let node = self.world.put(Kind::Nodes, node, self.mono());

@@ -1,13 +1,8 @@
 //! The limits that safety depends on, as numbers, each with its reason.
 
-use std::time::Duration;
-
-use pod_safety_shared::testing::at;
-
 use super::super::heartbeat::two_renewals;
-use super::super::zones::{ZoneState, zone_state};
+
 use super::*;
-use pod_safety_shared::cache::ZoneCount;
 
 /// A kubelet renews every ten seconds: four renewals may be late or lost before the fifth is missed. Half of that is
 /// for a taint that keeps new pods away and evicts none.

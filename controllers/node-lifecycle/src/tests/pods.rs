@@ -53,12 +53,7 @@ fn ready_pods_of_an_unreachable_node_become_not_ready() {
         ("whenever it became ready", Some("Unknown"), pod("True", Some(150)), &["not ready"]),
         ("it is not ready", Some("Unknown"), pod("False", Some(50)), &[]),
         ("it has no conditions", Some("Unknown"), with(pod("True", None), "/status/conditions", json!(null)), &[]),
-        (
-            "its kubelet reports the node NotReady, and reports its pods itself",
-            Some("False"),
-            pod("True", Some(50)),
-            &[],
-        ),
+        ("its kubelet reports the node NotReady, and its pods itself", Some("False"), pod("True", Some(50)), &[]),
         ("the node never said how it is", None, pod("True", Some(50)), &[]),
         ("it ends", Some("Unknown"), terminating(pod("True", Some(50))), &["not ready, cut off"]),
         (

@@ -1,8 +1,6 @@
 //! Properties of any history: no node is tainted out of turn, healthy nodes are left alone, and a restarted process
 //! repeats nothing.
 
-use std::collections::BTreeMap;
-
 use proptest::prelude::*;
 
 use super::*;

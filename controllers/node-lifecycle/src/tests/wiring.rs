@@ -1,16 +1,12 @@
 //! Which changes enqueue a decision, and which Events and metrics it produces.
 
-use std::sync::Arc;
-
 use pod_safety_shared::authority::Outcome;
 use pod_safety_shared::cache::Change;
 use pod_safety_shared::controller_loop::{Controller, HoldReason as _};
 use pod_safety_shared::lease::Leadership;
 use pod_safety_shared::model::{ConditionState, Pod, Uid};
-use pod_safety_shared::testing::at;
 
 use super::*;
-use crate::holds::Hold;
 
 fn page(registry: &prometheus::Registry) -> Vec<String> {
     let mut page = Vec::new();

@@ -100,11 +100,7 @@ fn a_kubelet_that_responds_terminates_the_pods_within_their_grace_period() {
     }
     assert_eq!(describe(&describe_node(&world, "gone", 162)), ["ask for gone"]);
     world.record_absence_read("gone", at(163));
-    assert_eq!(
-        describe(&describe_node(&world, "gone", 163 + QUARANTINE)),
-        [REMOVE],
-        "it was cut off while it ended them"
-    );
+    assert_eq!(describe(&describe_node(&world, "gone", 163 + QUARANTINE)), [REMOVE], "cut off while it ended them");
 }
 
 /// Before 1.34 a kubelet does not report the observed generation: it may be terminating the pod until its grace
@@ -275,12 +271,4 @@ fn pods_of_a_kubelet_that_only_reports_about_pods_are_deleted_gracefully_after_t
     assert_eq!((describe(&early), hold_reasons(&early)), (vec![], vec!["KubeletAlive"]));
     let late = describe_node(&world, "gone", 41);
     assert_eq!((describe(&late), hold_reasons(&late)), (vec![END.to_owned()], vec!["KubeletAlive"]));
-}
-
-#[test]
-fn a_kubelet_that_renews_its_lease_may_register_again_and_keeps_its_pods() {
-    let world = connected();
-    world.apply(Kind::NodeLeases, &lease("gone", 0), at(35));
-    let alive = describe_node(&world, "gone", 60);
-    assert_eq!((describe(&alive), hold_reasons(&alive)), (vec![], vec!["KubeletAlive"]));
 }

@@ -1,11 +1,6 @@
 //! Containers that run despite a terminal phase: sidecars, init containers, ephemeral containers.
 
-use pod_safety_shared::model::Kind;
-use pod_safety_shared::testing::objects::Obj;
-use pod_safety_shared::testing::{World, at};
-use serde_json::json;
-
-use super::{Config, Key, config, decide_at, describe, evidence, hold_reasons, node, node_key, pod};
+use super::*;
 
 /// A pod with the phase Succeeded, with these containers' states by the field of the status.
 fn called_ended(name: &str, statuses: &[(&str, &[&str])]) -> Obj {
@@ -35,32 +30,19 @@ fn a_terminal_phase_is_not_believed_while_any_container_is_reported_running() {
     let ended = ["remove web-0 because KubeletTerminated"];
     let running = ["?TerminalButRunning"];
     type Row = (&'static str, &'static [(&'static str, &'static [&'static str])], bool);
+    const MAIN: &str = "containerStatuses";
+    const INIT: &str = "initContainerStatuses";
+    const DEBUG: &str = "ephemeralContainerStatuses";
     let rows: [Row; 9] = [
-        ("all have ended", &[("containerStatuses", &["terminated", "terminated"])], false),
+        ("all have ended", &[(MAIN, &["terminated", "terminated"])], false),
         ("nothing was ever reported: an evicted pod has no statuses", &[], false),
-        ("the first runs", &[("containerStatuses", &["running", "terminated"])], true),
-        ("the last runs", &[("containerStatuses", &["terminated", "running"])], true),
-        (
-            "init containers have ended",
-            &[("initContainerStatuses", &["terminated"]), ("containerStatuses", &["terminated"])],
-            false,
-        ),
-        (
-            "a sidecar runs beside what has ended",
-            &[("initContainerStatuses", &["terminated", "running"]), ("containerStatuses", &["terminated"])],
-            true,
-        ),
-        ("a sidecar alone is reported", &[("initContainerStatuses", &["running"])], true),
-        (
-            "a container for debugging runs",
-            &[("containerStatuses", &["terminated"]), ("ephemeralContainerStatuses", &["running"])],
-            true,
-        ),
-        (
-            "a container that waits does not run",
-            &[("initContainerStatuses", &["waiting"]), ("containerStatuses", &["waiting", "terminated"])],
-            false,
-        ),
+        ("the first runs", &[(MAIN, &["running", "terminated"])], true),
+        ("the last runs", &[(MAIN, &["terminated", "running"])], true),
+        ("init containers have ended", &[(INIT, &["terminated"]), (MAIN, &["terminated"])], false),
+        ("a sidecar runs beside what has ended", &[(INIT, &["terminated", "running"]), (MAIN, &["terminated"])], true),
+        ("a sidecar alone is reported", &[(INIT, &["running"])], true),
+        ("a container for debugging runs", &[(MAIN, &["terminated"]), (DEBUG, &["running"])], true),
+        ("a container that waits does not run", &[(INIT, &["waiting"]), (MAIN, &["waiting", "terminated"])], false),
     ];
     for (says, statuses, runs) in rows {
         let expected: &[&str] = if runs { &running } else { &ended };

@@ -1,11 +1,6 @@
 //! Rows for mutants of `decide` that other tests did not catch.
 
-use crate::holds::Decision;
-use pod_safety_shared::model::Kind;
-use pod_safety_shared::testing::{World, at};
-use serde_json::{Value, json};
-
-use super::{Config, Key, config, decide_at, describe, evidence, hold_reasons, node, node_key, orphan, pod};
+use super::*;
 
 const TAINT: &str = "node.kubernetes.io/out-of-service";
 
@@ -92,11 +87,7 @@ fn each_rule_requires_only_the_kinds_that_it_reads() {
         for left_out in needs {
             let world = World::default();
             needs.iter().filter(|kind| *kind != left_out).for_each(|kind| world.mark_listed(*kind, at(0)));
-            assert_eq!(
-                hold_reasons(&decide_at(&world, &key, at(1), &config())),
-                ["NotSynced"],
-                "{key:?} without {left_out:?}"
-            );
+            assert_eq!(hold_reasons(&decide_at(&world, &key, at(1), &config())), ["NotSynced"], "{key:?} {left_out:?}");
         }
         let world = World::default();
         needs.iter().for_each(|kind| world.mark_listed(*kind, at(0)));

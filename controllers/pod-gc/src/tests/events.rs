@@ -1,11 +1,10 @@
 //! Which holds have an Event.
 
-use std::sync::Arc;
-
-use super::*;
 use pod_safety_shared::controller_loop::{FORCE_DELETE_HELD, NodeUnreadable};
 use pod_safety_shared::events::EventType::Warning;
 use pod_safety_shared::testing::assert_events;
+
+use super::*;
 
 #[test]
 fn holds_that_do_not_pass_by_themselves_have_an_event() {

@@ -1,8 +1,6 @@
 //! Pods of a node with evidence about its incarnation.
 
-use pod_safety_shared::testing::objects::{BOOT, NEXT_BOOT};
 use pod_safety_shared::testing::objects::{evidence, named};
-use serde_json::Value;
 
 use super::*;
 

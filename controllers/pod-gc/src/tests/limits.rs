@@ -1,13 +1,6 @@
 //! The limits that safety depends on, as numbers, each with its reason; and which node evidence is about.
 
-use pod_safety_shared::testing::objects::{BOOT, NEXT_BOOT};
-use std::time::Duration;
-
-use pod_safety_shared::model::Kind;
-use pod_safety_shared::testing::{World, at};
-use serde_json::{Value, json};
-
-use super::{Config, Key, config, decide_at, describe, hold_reasons, lease, node, node_key, orphan, pod};
+use super::*;
 
 /// Two and a half minutes are two bookmarks of an API server and half a minute more: a watch without an event for
 /// longer may have lost its connection, and the cache is stale.
@@ -97,11 +90,7 @@ fn two_thousand_terminated_pods_are_requested_at_once_and_a_hundred_holds_are_sh
     let decision = decide_at(&world, &Key::Terminated, at(1), &all);
     assert_eq!((decision.intents.len(), decision.holds.len()), (2_000, 100));
     let some = Config { terminated_threshold: Some(2_115), ..config() };
-    assert_eq!(
-        decide_at(&world, &Key::Terminated, at(1), &some).intents.len(),
-        5,
-        "and never more than there are too many"
-    );
+    assert_eq!(decide_at(&world, &Key::Terminated, at(1), &some).intents.len(), 5, "never more than are too many");
 }
 
 #[test]

@@ -1,12 +1,6 @@
 //! Pods that their kubelet does not terminate, though it reports.
 
-use crate::holds::Decision;
-use pod_safety_shared::model::Kind;
-use pod_safety_shared::testing::objects::Obj;
-use pod_safety_shared::testing::{World, at};
-use serde_json::json;
-
-use super::{Config, config, decide_at, describe, node, node_key, pod};
+use super::*;
 
 /// Deleted, with a grace period of 30 s; its kubelet has reported the observed generation.
 fn deleted(generation: i64, observed: i64) -> Obj {

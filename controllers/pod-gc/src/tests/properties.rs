@@ -1,14 +1,12 @@
 //! Properties that hold for every cluster.
 
-use pod_safety_shared::authority::{Claim, Intent};
+use super::super::{Config, PodGc};
+use pod_safety_shared::authority::Claim;
 use pod_safety_shared::controller_loop::Controller;
-use pod_safety_shared::model::Kind;
 use pod_safety_shared::testing::objects::{node, pod};
-use pod_safety_shared::testing::{World, at};
 use proptest::prelude::*;
 
-use super::super::{Config, PodGc, decide};
-use super::{QUARANTINE, config};
+use super::*;
 
 proptest! {
     /// Whatever the cluster looks like, the collector requests nothing that its own rules do not cover.

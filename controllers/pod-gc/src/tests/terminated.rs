@@ -1,12 +1,9 @@
 //! Terminated pods above the threshold.
 
-use crate::holds::Decision;
-use pod_safety_shared::model::Kind;
-use pod_safety_shared::testing::objects::{Obj, node, pod};
-use pod_safety_shared::testing::{World, at, hold_reasons};
-use serde_json::json;
+use pod_safety_shared::testing::hold_reasons;
+use pod_safety_shared::testing::objects::{node, pod};
 
-use super::{Config, Key, config, decide_at, describe, orphan};
+use super::*;
 
 fn made_at(time: &str, pod: Obj) -> Obj {
     pod.set("/metadata/creationTimestamp", json!(time))
@@ -41,11 +38,7 @@ fn terminated_pods_above_the_threshold_are_deleted_evicted_first_then_oldest_the
             "threshold {threshold}"
         );
     }
-    assert_eq!(
-        decide_at(&world, &Key::Terminated, at(1), &with(None)),
-        Decision::default(),
-        "0 or less switches it off"
-    );
+    assert_eq!(decide_at(&world, &Key::Terminated, at(1), &with(None)), Decision::default(), "it is switched off");
 }
 
 #[test]

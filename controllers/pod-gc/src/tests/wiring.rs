@@ -1,12 +1,10 @@
 //! Which changes enqueue a decision.
 
-use std::sync::Arc;
-
+use super::super::run::PodGc;
 use pod_safety_shared::cache::Change;
 use pod_safety_shared::controller_loop::Controller as _;
 use pod_safety_shared::model::{Pod, Uid};
 
-use super::super::run::PodGc;
 use super::*;
 
 fn marked(change: &Change<'_>) -> (bool, Vec<Key>) {
