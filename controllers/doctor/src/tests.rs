@@ -4,7 +4,7 @@ use pod_safety_explain::Paused;
 use pod_safety_process::account::PolicyAccount;
 use pod_safety_shared::controller_loop::Mode;
 use pod_safety_shared::model::Kind;
-use pod_safety_shared::testing::objects::{lease, named, node};
+use pod_safety_shared::testing::objects::{Obj, lease, named, node};
 use pod_safety_shared::testing::{World, at};
 use serde_json::json;
 
@@ -12,6 +12,35 @@ use super::*;
 
 fn health_and_text(symptoms: &[Symptom]) -> Vec<(Health, String)> {
     symptoms.iter().map(|one| (one.health, one.what.clone())).collect()
+}
+
+fn wall() -> Timestamp {
+    "2026-11-21T10:00:00Z".parse().unwrap()
+}
+
+fn devices_of(world: &World, unread: &[Kind], paused: &[Paused]) -> Vec<Symptom> {
+    world.cache().restrict_fencing_to(["f".to_owned()].into());
+    check_devices(&world.read().view(), unread, paused, wall(), &Installation::default())
+}
+
+fn condition(name: &str, status: &str) -> Value {
+    json!({ "type": name, "status": status, "reason": "r", "message": "m", "lastTransitionTime": "t" })
+}
+
+/// In the namespace `f`, checked since it was changed the last time.
+fn device(name: &str, spec: Value, conditions: &[Value], targets: &Value) -> Obj {
+    let status = json!({ "observedGeneration": 1, "conditions": conditions, "targets": targets });
+    let device = named(name).in_namespace("f").set("/metadata/uid", json!(format!("uid-of-{name}")));
+    device.set("/spec", spec).set("/metadata/generation", json!(1)).set("/status", status)
+}
+
+/// A FencePolicy `p` with one level for each list of devices.
+fn policy(levels: &[&[&str]]) -> Obj {
+    let level = |names: &&[&str]| {
+        let devices: Vec<Value> = names.iter().map(|name| json!({ "namespace": "f", "name": name })).collect();
+        json!({ "name": "l", "devices": devices })
+    };
+    named("p").set("/spec/levels", levels.iter().map(level).collect())
 }
 
 #[test]
@@ -29,7 +58,7 @@ fn untested_versions_are_reported() {
 
 #[test]
 fn clocks_that_differ_are_reported_with_their_machine() {
-    let server: Timestamp = "2026-11-21T10:00:00Z".parse().unwrap();
+    let server = wall();
     let world = World::listed();
     for (name, ready, renewed) in [
         ("right", "True", "09:59:55"),
@@ -158,7 +187,6 @@ fn bug_an_account_that_the_policies_deny_passed_the_check() {
 
 #[test]
 fn devices_without_an_answer_and_nodes_without_a_policy_are_reported() {
-    let wall = "2026-11-21T10:00:00Z".parse().unwrap();
     let paused = Paused {
         object: "fencepolicy/p".to_owned(),
         reason: "rack moves".to_owned(),
@@ -168,27 +196,18 @@ fn devices_without_an_answer_and_nodes_without_a_policy_are_reported() {
     };
     let world = World::listed();
     world.apply(Kind::Nodes, &node("n").ready("True").labels(json!({ "rack": "b" })), at(0));
-    let guard = world.read();
     assert_eq!(
-        health_and_text(&check_devices(&guard.view(), &[], &[], wall, &Installation::default())),
+        health_and_text(&devices_of(&world, &[], &[])),
         [(Health::Attention, "1 node without a FencePolicy: n".to_owned())]
     );
-    drop(guard);
-    let level = json!({ "name": "l", "devices": [{ "namespace": "f", "name": "d" }] });
-    world.apply(Kind::FencePolicies, &named("p").set("/spec/levels", json!([level])), at(0));
-    let trusted =
-        json!({ "type": "Trusted", "status": "False", "reason": "r", "message": "m", "lastTransitionTime": "t" });
-    let target = json!({ "node": "n", "power": "Unknown", "message": "no route" });
-    let device = named("d")
-        .in_namespace("f")
-        .set("/spec", json!({ "driver": "Agent", "agent": "fence_ipmilan" }))
-        .set("/status", json!({ "conditions": [trusted], "targets": [target] }));
+    world.apply(Kind::FencePolicies, &policy(&[&["d"]]), at(0));
+    let target = json!([{ "node": "n", "power": "Unknown", "message": "no route" }]);
+    let spec = json!({ "driver": "Agent", "agent": "fence_ipmilan" });
+    let device = device("d", spec, &[condition("Trusted", "False")], &target);
     world.apply(Kind::FenceDevices, &device, at(0));
-    let of_a_tenant = device.clone().in_namespace("tenant").set("/metadata/uid", json!("uid-of-a-tenant"));
+    let of_a_tenant = device.in_namespace("tenant").set("/metadata/uid", json!("uid-of-a-tenant"));
     world.apply(Kind::FenceDevices, &of_a_tenant, at(0));
-    world.cache().restrict_fencing_to(["f".to_owned()].into());
-    let guard = world.read();
-    let symptoms = check_devices(&guard.view(), &[], &[paused], wall, &Installation::default());
+    let symptoms = devices_of(&world, &[], &[paused]);
     assert!(symptoms[2].remedy.ends_with(" --set 'controllers.fencing.namespaces={f,tenant}'"), "{symptoms:?}");
     assert_eq!(
         health_and_text(&symptoms),
@@ -207,34 +226,26 @@ fn devices_without_an_answer_and_nodes_without_a_policy_are_reported() {
 /// devices.
 #[test]
 fn bug_devices_that_were_never_contacted_or_do_not_exist_passed_the_check() {
-    let wall = "2026-11-21T10:00:00Z".parse().unwrap();
     let world = World::listed();
-    let refs = json!([{ "namespace": "f", "name": "new" }, { "namespace": "f", "name": "pdu-a" }]);
-    let policy = named("p").set("/spec/levels", json!([{ "name": "l", "devices": refs }]));
-    world.apply(Kind::FencePolicies, &policy, at(0));
-    let spec = json!({ "driver": "Redfish", "identityCheck": "Required" });
-    let device = named("new").in_namespace("f").set("/spec", spec);
-    world.apply(Kind::FenceDevices, &device, at(0));
-    world.cache().restrict_fencing_to(["f".to_owned()].into());
-    let guard = world.read();
+    world.apply(Kind::FencePolicies, &policy(&[&["new", "pdu-a"]]), at(0));
+    let checked = device(
+        "new",
+        json!({ "driver": "Redfish", "identityCheck": "Required" }),
+        &[condition("Ready", "True")],
+        &json!([]),
+    );
+    world.apply(Kind::FenceDevices, &checked.clone().set("/status", json!({})), at(0));
     assert_eq!(
-        health_and_text(&check_devices(&guard.view(), &[], &[], wall, &Installation::default()))[..2],
+        health_and_text(&devices_of(&world, &[], &[]))[..2],
         [
             (Health::Unknown, "not checked: never contacted since it was created or changed: f/new".to_owned()),
             (Health::Problem, "FenceDevices that do not exist: f/pdu-a (of fencepolicy/p)".to_owned()),
         ]
     );
-    let unread = [Kind::FenceDevices, Kind::FencePolicies, Kind::Nodes];
-    let symptoms = check_devices(&guard.view(), &unread, &[], wall, &Installation::default());
+    let symptoms = devices_of(&world, &[Kind::FenceDevices, Kind::FencePolicies, Kind::Nodes], &[]);
     assert_eq!(symptoms.iter().map(|one| one.health).collect::<Vec<_>>(), [Health::Unknown; 2], "{symptoms:?}");
-    drop(guard);
-    let ready = json!({ "type": "Ready", "status": "True", "reason": "r", "message": "m", "lastTransitionTime": "t" });
-    let checked = device
-        .set("/metadata/generation", json!(2))
-        .set("/status", json!({ "observedGeneration": 2, "conditions": [ready] }));
     world.apply(Kind::FenceDevices, &checked, at(1));
-    let guard = world.read();
-    assert_eq!(check_devices(&guard.view(), &[], &[], wall, &Installation::default())[0].health, Health::Fine);
+    assert_eq!(devices_of(&world, &[], &[])[0].health, Health::Fine);
 }
 
 /// A node without an agent, or with a watchdog without a drill, was reported as a device that did not answer.
@@ -243,19 +254,13 @@ fn nodes_without_a_valid_watchdog_promise_are_reported_with_the_reason() {
     let world = World::listed();
     let promises = json!({ "driver": "WatchdogLease", "watchdogLease": { "classes": ["Hardware"] } });
     let target = |node: &str, power: &str, message: &str| json!({ "node": node, "power": power, "identity": "Match", "looked": "t", "message": message });
-    let status = json!({ "observedGeneration": 1, "targets": [
-        target("a", "On", ""), target("b", "Unknown", "no drill with this kernel"), target("c", "Unknown", "there is no Lease"),
-    ] });
-    let device = named("w").in_namespace("f").set("/spec", promises).set("/metadata/generation", json!(1));
-    world.apply(Kind::FenceDevices, &device.set("/status", status), at(0));
-    world.cache().restrict_fencing_to(["f".to_owned()].into());
-    let symptoms = health_and_text(&check_devices(
-        &world.read().view(),
-        &[],
-        &[],
-        "2026-11-21T10:00:00Z".parse().unwrap(),
-        &Installation::default(),
-    ));
+    let targets = json!([
+        target("a", "On", ""),
+        target("b", "Unknown", "no drill with this kernel"),
+        target("c", "Unknown", "there is no Lease"),
+    ]);
+    world.apply(Kind::FenceDevices, &device("w", promises, &[], &targets), at(0));
+    let symptoms = health_and_text(&devices_of(&world, &[], &[]));
     let expected = "agents of nodes promise nothing that counts: f/w for b: no drill with this kernel, f/w for c: there is no Lease";
     assert!(symptoms.contains(&(Health::Problem, expected.to_owned())), "{symptoms:?}");
 }
@@ -266,30 +271,20 @@ fn bug_a_device_with_insecure_settings_passed_the_check() {
     const INSECURE: &str = "every certificate is accepted: f/d";
     const UNSURE: &str = "identityCheck is BestEffort: f/d";
     const SAME: &str = "the same parameters for several nodes: f/d";
-    let with = |more: serde_json::Value| {
+    let with = |more: Value| {
         let mut spec = json!({ "driver": "Redfish", "identityCheck": "Required", "parameters": { "address": "https://{{.Node.Name}}" } });
         spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        let ready =
-            json!({ "type": "Ready", "status": "True", "reason": "r", "message": "m", "lastTransitionTime": "t" });
-        let device = named("d").in_namespace("f").set("/spec", spec).set("/metadata/generation", json!(1));
-        let device = device.set("/status", json!({ "observedGeneration": 1, "conditions": [ready] }));
         let world = World::listed();
-        world.apply(Kind::FenceDevices, &device, at(0));
-        let level = json!({ "name": "l", "devices": [{ "namespace": "f", "name": "d" }] });
-        world.apply(Kind::FencePolicies, &named("p").set("/spec/levels", json!([level])), at(0));
+        world.apply(Kind::FenceDevices, &device("d", spec, &[condition("Ready", "True")], &json!([])), at(0));
+        world.apply(Kind::FencePolicies, &policy(&[&["d"]]), at(0));
         for name in ["n", "m"] {
             world.apply(Kind::Nodes, &node(name).ready("True"), at(0));
         }
-        world.cache().restrict_fencing_to(["f".to_owned()].into());
-        let guard = world.read();
-        let symptoms =
-            check_devices(&guard.view(), &[], &[], "2026-11-21T10:00:00Z".parse().unwrap(), &Installation::default());
-        let attention =
-            symptoms.into_iter().filter(|one| one.check == "FenceDevices" && one.health == Health::Attention);
+        let attention = devices_of(&world, &[], &[]).into_iter();
+        let attention = attention.filter(|one| one.check == "FenceDevices" && one.health == Health::Attention);
         attention.map(|one| one.what).collect::<Vec<_>>()
     };
-    let agent =
-        |parameters: serde_json::Value| json!({ "driver": "Agent", "agent": "fence_a", "parameters": parameters });
+    let agent = |parameters: Value| json!({ "driver": "Agent", "agent": "fence_a", "parameters": parameters });
     assert_eq!(with(json!({})), [""; 0]);
     assert_eq!(with(json!({ "identityCheck": "BestEffort" })), [UNSURE]);
     assert_eq!(with(json!({ "nodeParameters": { "n": { "insecure": "true" } } })), [INSECURE]);
@@ -301,45 +296,33 @@ fn bug_a_device_with_insecure_settings_passed_the_check() {
 /// The check passed for each node with a FencePolicy, although no device could work.
 #[test]
 fn bug_devices_and_policies_without_effect_passed_the_check() {
-    let wall = "2026-11-21T10:00:00Z".parse().unwrap();
-    let device = |name: &str, power: &str| {
-        let ready =
-            json!({ "type": "Ready", "status": "True", "reason": "r", "message": "m", "lastTransitionTime": "t" });
-        let other = json!({ "node": "m", "power": "On", "message": "" });
-        let targets = json!([other, { "node": "n", "power": power, "message": "" }]);
-        let device = named(name).in_namespace("f").set("/metadata/uid", json!(format!("uid-of-{name}")));
-        device
-            .set("/metadata/generation", json!(1))
-            .set("/spec", json!({ "driver": "Redfish", "identityCheck": "Required" }))
-            .set("/status", json!({ "observedGeneration": 1, "conditions": [ready], "targets": targets }))
-    };
-    let level = |names: &[&str]| {
-        let devices: Vec<Value> = names.iter().map(|name| json!({ "namespace": "f", "name": name })).collect();
-        json!({ "name": "l", "devices": devices })
+    let redfish = |name: &str, power: &str| {
+        let targets =
+            json!([{ "node": "m", "power": "On", "message": "" }, { "node": "n", "power": power, "message": "" }]);
+        device(
+            name,
+            json!({ "driver": "Redfish", "identityCheck": "Required" }),
+            &[condition("Ready", "True")],
+            &targets,
+        )
     };
     let hopeless = "each level of their FencePolicy has a device that does not work for: n";
     for (levels, selected, expected) in [
-        (json!([level(&["on"])]), "n", vec!["no FencePolicy names: f/off"]),
-        (json!([level(&["on", "off"])]), "n", vec![hopeless]),
-        (json!([level(&["off"]), level(&["on"])]), "n", vec![]),
-        (json!([level(&["off"]), level(&["gone", "on"])]), "n", vec![hopeless]),
-        (json!([level(&["on", "off"])]), "other", vec!["no node is selected by: p"]),
+        (&[&["on"][..]][..], "n", vec!["no FencePolicy names: f/off"]),
+        (&[&["on", "off"]], "n", vec![hopeless]),
+        (&[&["off"], &["on"]], "n", vec![]),
+        (&[&["off"], &["gone", "on"]], "n", vec![hopeless]),
+        (&[&["on", "off"]], "other", vec!["no node is selected by: p"]),
     ] {
         let world = World::listed();
         world.apply(Kind::Nodes, &node("n").ready("True").labels(json!({ "name": "n" })), at(0));
-        world.apply(Kind::FenceDevices, &device("on", "On"), at(0));
-        world.apply(Kind::FenceDevices, &device("off", "Unknown"), at(0));
+        world.apply(Kind::FenceDevices, &redfish("on", "On"), at(0));
+        world.apply(Kind::FenceDevices, &redfish("off", "Unknown"), at(0));
         let selector = json!({ "matchLabels": { "name": selected } });
-        let policy = named("p").set("/spec/levels", levels.clone()).set("/spec/nodeSelector", selector);
-        world.apply(Kind::FencePolicies, &policy, at(0));
-        world.cache().restrict_fencing_to(["f".to_owned()].into());
-        let guard = world.read();
-        let texts: Vec<String> = check_devices(&guard.view(), &[], &[], wall, &Installation::default())
-            .into_iter()
-            .map(|one| one.what)
-            .collect();
+        world.apply(Kind::FencePolicies, &policy(levels).set("/spec/nodeSelector", selector), at(0));
+        let texts: Vec<String> = devices_of(&world, &[], &[]).into_iter().map(|one| one.what).collect();
         for all in ["no FencePolicy names: f/off", hopeless, "no node is selected by: p"] {
-            assert_eq!(texts.iter().any(|what| what == all), expected.contains(&all), "{levels} {all}: {texts:?}");
+            assert_eq!(texts.iter().any(|what| what == all), expected.contains(&all), "{levels:?} {all}: {texts:?}");
         }
     }
 }
@@ -393,7 +376,7 @@ fn crds_of_another_version_are_a_problem_and_added_defaults_are_not() {
     assert_eq!(
         with(|crd| crd["spec"]["versions"][0]["more"] = json!(1)),
         [Health::Fine],
-        "an API server fills in defaults"
+        "filled in by the API server"
     );
     assert_eq!(with(|crd| crd["spec"]["versions"][0]["name"] = json!("v2")), [Health::Problem]);
     assert_eq!(check_crds(&expected, |_| Ok(None))[0].health, Health::Problem);
@@ -402,7 +385,6 @@ fn crds_of_another_version_are_a_problem_and_added_defaults_are_not() {
 
 #[test]
 fn a_missing_leader_and_a_missing_standby_are_reported() {
-    let wall = "2026-11-21T10:00:00Z".parse().unwrap();
     let with = |leader: Option<&str>| Running { leader: leader.map(str::to_owned), ..Running::default() };
     let (leads, stale) = (Some("p_1"), "2026-11-21T09:55:00Z".parse().ok());
     for (running, health, expected) in [
@@ -411,7 +393,7 @@ fn a_missing_leader_and_a_missing_standby_are_reported() {
         (Running { stale, ..with(None) }, Health::Problem, "last renewed 5m00s ago"),
         (Running { lease_unread: true, ..with(None) }, Health::Unknown, "could not be read"),
     ] {
-        let symptom = check_leader(&running, wall, &Installation::default());
+        let symptom = check_leader(&running, wall(), &Installation::default());
         assert!(symptom.health == health && symptom.what.contains(expected), "{running:?}: {symptom:?}");
     }
 }

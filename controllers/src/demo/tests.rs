@@ -115,30 +115,6 @@ fn letter(show: &mut Show, letter: char) -> UserAction {
 }
 
 #[test]
-fn the_screen_shows_what_the_api_says_and_what_is_true() {
-    let screen = screen(&show());
-    has(&screen, &["1 database: a database's node stops answering"]);
-    has(&screen, &["01:23.4", "seed 3", "speed 6x", "rules: pod-safety", "RULES BROKEN: 1"]);
-    has(&screen, &["▶ node-0", "zone a", "machine on", "Lease 7s old", "Ready"]);
-    has(&screen, &["node-1", "CUT OFF", "NODE DELETED"]);
-    has(&screen, &["node-2", "POWER OFF", "Unknown, suspect, NoExecute"]);
-    has(&screen, &["node-3", "FROZEN"]);
-    has(&screen, &["PodDisruptionBudget shop-0", "evictions allowed: 1"]);
-    has(&screen, &["4 of 4 ready, 3 needed", "actually ready: 3"]);
-    has(&screen, &["data-0", "Terminating", "no process"]);
-    has(&screen, &["data-1", "Running", "TWO COPIES"]);
-    has(&screen, &["data-1", "pod removed", "TWO COPIES RUN"]);
-    has(&screen, &["without a node"]);
-    has(&screen, &["data-0 KubeletAlive"]);
-    has(&screen, &["Stop that kubelet"]);
-    has(&screen, &["RULE BROKEN at 01:10.0: data-1 runs twice"]);
-    has(&screen, &["pod-safety replica-0: leads"]);
-    has(&screen, &["00:33.0", "the Node object of node-1 is deleted"]);
-    has(&screen, &["machine, process: what is true", "Node, Lease, pod: what the API server shows"]);
-    has(&screen, &["? keys, legend", "t table", "q quit"]);
-}
-
-#[test]
 fn other_rules_are_shown_as_giving_no_reasons() {
     let mut show = show();
     show.contender = Contender::KubeControllerManager;

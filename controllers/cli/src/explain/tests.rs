@@ -48,10 +48,32 @@ fn is_golden(name: &str, text: &str) {
 }
 
 #[test]
-fn a_lost_node_without_a_device_holds_its_pod() {
-    let fixture = Fixture::with_lost_node();
-    reads("lost-pod", &fixture.pod("orders-1"));
-    reads("lost-node", &fixture.node("worker-b1"));
+fn each_state_of_a_pod_has_its_golden_text() {
+    let rows: [(&str, fn() -> Fixture, &str, fn(&Fixture)); 6] = [
+        ("lost-pod", Fixture::with_lost_node, "orders-1", |_| ()),
+        ("earlier-life", Fixture::with_lost_node, "orders-1", |fixture| {
+            fixture.add_evidence("Asserted", "b0000000-0000-4000-8000-000000000000");
+        }),
+        ("out-of-service-unproved", Fixture::with_lost_node, "orders-1", Fixture::out_of_service),
+        ("well", Fixture::healthy, "web-0", |fixture| fixture.pod_with("web-0", "worker-a1", fixture::ready)),
+        ("kubelet-does-not-end-it", Fixture::healthy, "db-0", |fixture| {
+            fixture.pod_with("db-0", "worker-a1", fixture::terminating);
+        }),
+        ("foreign-finalizer", Fixture::healthy, "db-0", |fixture| {
+            fixture.pod_with("db-0", "worker-a1", |pod| {
+                pod["metadata"]["finalizers"] = json!(["backup.example.com/hold"]);
+                pod["metadata"]["deletionTimestamp"] = json!("2026-11-21T10:20:25Z");
+                pod["metadata"]["deletionGracePeriodSeconds"] = json!(0);
+                pod["status"] = json!({ "phase": "Succeeded" });
+            });
+        }),
+    ];
+    for (name, fixture, pod, change) in rows {
+        let fixture = fixture();
+        change(&fixture);
+        reads(name, &fixture.pod(pod));
+    }
+    reads("lost-node", &Fixture::with_lost_node().node("worker-b1"));
 }
 
 #[test]
@@ -240,13 +262,6 @@ fn a_confirmation_does_not_suffice_if_the_policy_requires_verified_evidence() {
 }
 
 #[test]
-fn evidence_about_an_earlier_incarnation_does_not_release_pods() {
-    let fixture = Fixture::with_lost_node();
-    fixture.add_evidence("Asserted", "b0000000-0000-4000-8000-000000000000");
-    reads("earlier-life", &fixture.pod("orders-1"));
-}
-
-#[test]
 fn evidence_has_no_effect_in_mode_observe_or_without_a_leader() {
     let mut fixture = Fixture::with_lost_node();
     fixture.add_evidence("Asserted", BOOT);
@@ -279,38 +294,12 @@ fn a_pause_is_shown_with_its_author_reason_and_end() {
 }
 
 #[test]
-fn an_untrusted_out_of_service_taint_releases_no_pod() {
-    let fixture = Fixture::with_lost_node();
-    fixture.out_of_service();
-    reads("out-of-service-unproved", &fixture.pod("orders-1"));
-}
-
-#[test]
 fn pods_of_a_missing_node_wait_until_its_kubelet_does_not_report() {
     let fixture = Fixture::with_lost_node();
     fixture.node_gone();
     reads("node-gone", &fixture.pod("orders-1"));
     fixture.kubelet_reports();
     reads("node-gone-kubelet-lives", &fixture.node("worker-b1"));
-}
-
-#[test]
-fn a_foreign_finalizer_is_reported() {
-    let fixture = Fixture::healthy();
-    fixture.pod_with("db-0", "worker-a1", |pod| {
-        pod["metadata"]["finalizers"] = json!(["backup.example.com/hold"]);
-        pod["metadata"]["deletionTimestamp"] = json!("2026-11-21T10:20:25Z");
-        pod["metadata"]["deletionGracePeriodSeconds"] = json!(0);
-        pod["status"] = json!({ "phase": "Succeeded" });
-    });
-    reads("foreign-finalizer", &fixture.pod("db-0"));
-}
-
-#[test]
-fn a_pod_that_its_kubelet_does_not_terminate_is_distinguished_from_a_lost_one() {
-    let fixture = Fixture::healthy();
-    fixture.pod_with("db-0", "worker-a1", fixture::terminating);
-    reads("kubelet-does-not-end-it", &fixture.pod("db-0"));
 }
 
 #[test]
@@ -446,13 +435,6 @@ fn without_the_right_to_read_nodes_the_leaders_event_is_shown() {
     fixture.set_recovered(true);
     fixture.pod_with("orders-1", "worker-a1", fixture::terminating);
     assert_eq!(fixture.pod("orders-1").judgement.reason, "NotRead", "that Event is about the earlier pod");
-}
-
-#[test]
-fn a_healthy_pod_has_the_verdict_free() {
-    let fixture = Fixture::healthy();
-    fixture.pod_with("web-0", "worker-a1", fixture::ready);
-    reads("well", &fixture.pod("web-0"));
 }
 
 #[test]

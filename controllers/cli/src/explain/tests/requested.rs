@@ -90,7 +90,10 @@ fn the_active_responder_its_deadline_and_the_next_one_are_shown() {
         json!([{ "name": MOVER, "startTime": "2026-11-21T10:10:01Z", "heartbeatTime": "2026-11-21T10:21:05Z",
         "expectedCompletionTime": "2026-11-21T10:40:00Z", "message": "moved 3 of 9 shards" }, { "name": IMPERATIVE_EVICTOR }])
     };
-    let not_reporting = |at: &str| json!([{ "name": MOVER, "startTime": at }, { "name": IMPERATIVE_EVICTOR }]);
+    let not_reporting = |at: &str| {
+        let reports = json!([{ "name": MOVER, "startTime": at }, { "name": IMPERATIVE_EVICTOR }]);
+        eviction(&turns("Active", "Inactive"), reports, json!([]))
+    };
     let done = json!({ "name": MOVER, "startTime": "2026-11-21T10:10:01Z", "completionTime": "2026-11-21T10:15:00Z", "message": "moved all" });
     let evicts = |message: &str| {
         json!([done, { "name": IMPERATIVE_EVICTOR, "startTime": "2026-11-21T10:15:01Z",
@@ -101,35 +104,18 @@ fn the_active_responder_its_deadline_and_the_next_one_are_shown() {
     let active = &[eviction(&turns("Active", "Inactive"), moves(), none())];
     let budget = "BudgetBlocks: the budget orders needs 1 healthy pods and has 1 currently (attempts=3)";
     let evictor = &[eviction(&turns("Completed", "Active"), evicts(budget), none())];
+    let terminating = [eviction(&turns("Completed", "Active"), evicts("the pod is terminating"), none())];
+    let gone = condition("TargetEvicted", "PodDeleted", "");
+    let evicted = [eviction(&turns("Completed", "Completed"), evicts("gone"), gone)];
     let lost = Fixture::with_lost_node();
     lost.policy("Asserted");
     for (name, fixture, requests, evictions) in [
         ("eviction-responder-works", healthy(1), vec![drain(), request("foo/bar", withdrawn)], &active[..]),
-        (
-            "eviction-responder-silent",
-            healthy(1),
-            vec![drain()],
-            &[eviction(&turns("Active", "Inactive"), not_reporting("2026-11-21T10:10:01Z"), none())],
-        ),
-        (
-            "eviction-no-controller-any-more",
-            healthy(1),
-            vec![drain()],
-            &[eviction(&turns("Active", "Inactive"), not_reporting("2026-11-21T10:00:00Z"), none())],
-        ),
+        ("eviction-responder-silent", healthy(1), vec![drain()], &[not_reporting("2026-11-21T10:10:01Z")]),
+        ("eviction-no-controller-any-more", healthy(1), vec![drain()], &[not_reporting("2026-11-21T10:00:00Z")]),
         ("eviction-budget", healthy(0), vec![drain()], evictor),
-        (
-            "eviction-lost-node",
-            lost,
-            vec![drain()],
-            &[eviction(&turns("Completed", "Active"), evicts("the pod is terminating"), none())],
-        ),
-        (
-            "eviction-evicted",
-            Fixture::healthy(),
-            vec![drain()],
-            &[eviction(&turns("Completed", "Completed"), evicts("gone"), condition("TargetEvicted", "PodDeleted", ""))],
-        ),
+        ("eviction-lost-node", lost, vec![drain()], &terminating),
+        ("eviction-evicted", Fixture::healthy(), vec![drain()], &evicted),
     ] {
         let (answer, _) = explain_eviction(&fixture, &requests, evictions);
         reads(name, &answer);
@@ -140,10 +126,14 @@ fn ended_eviction(kind: &str, reason: &str) -> Value {
     eviction(&[(IMPERATIVE_EVICTOR, 100, "Completed")], json!([]), condition(kind, reason, ""))
 }
 
+fn failed() -> Value {
+    ended_eviction("Failed", "NoFurtherResponder")
+}
+
 /// An Eviction that failed, and the next one.
 fn gone_on() -> [Value; 2] {
     let begun = json!([{ "name": IMPERATIVE_EVICTOR, "startTime": "2026-11-21T10:23:00Z" }]);
-    [ended_eviction("Failed", "NoFurtherResponder"), eviction(&[(IMPERATIVE_EVICTOR, 100, "Active")], begun, json!([]))]
+    [failed(), eviction(&[(IMPERATIVE_EVICTOR, 100, "Active")], begun, json!([]))]
 }
 
 #[test]
@@ -161,40 +151,17 @@ fn each_state_of_an_eviction_has_one_verdict() {
     let of_gang = json!({ "status": { "conditions": condition("Failed", "EvictionInvalid", in_gang) } });
     let of_gang = request("foo/bar", of_gang);
     let withdrawn = request("foo/bar", json!({ "spec": { "intent": "Withdrawn" } }));
+    let canceled = || ended_eviction("Failed", "CanceledDueToNoRequesters");
     for (requests, evictions, verdict, reason, is_noted) in [
         (vec![fresh], vec![], Verdict::Waiting, "Pending", true),
         (vec![unseen], vec![], Verdict::Blocked, "NoController", true),
         (vec![invalid], vec![], Verdict::Blocked, "EvictionInvalid", true),
         (vec![of_gang.clone()], vec![], Verdict::Blocked, "EvictionInvalid", true),
-        (
-            vec![of_gang],
-            vec![ended_eviction("Failed", "CanceledDueToNoRequesters")],
-            Verdict::Blocked,
-            "EvictionInvalid",
-            true,
-        ),
+        (vec![of_gang], vec![canceled()], Verdict::Blocked, "EvictionInvalid", true),
         (vec![withdrawn.clone()], vec![], Verdict::Free, "Withdrawn", false),
-        (
-            vec![withdrawn.clone()],
-            vec![ended_eviction("Failed", "CanceledDueToNoRequesters")],
-            Verdict::Free,
-            "Withdrawn",
-            false,
-        ),
-        (
-            vec![withdrawn],
-            vec![ended_eviction("Failed", "NoFurtherResponder")],
-            Verdict::Free,
-            "NoFurtherResponder",
-            false,
-        ),
-        (
-            vec![drain()],
-            vec![ended_eviction("Failed", "NoFurtherResponder")],
-            Verdict::Waiting,
-            "NoFurtherResponder",
-            true,
-        ),
+        (vec![withdrawn.clone()], vec![canceled()], Verdict::Free, "Withdrawn", false),
+        (vec![withdrawn], vec![failed()], Verdict::Free, "NoFurtherResponder", false),
+        (vec![drain()], vec![failed()], Verdict::Waiting, "NoFurtherResponder", true),
         (vec![drain()], gone_on().to_vec(), Verdict::Waiting, "ResponderActive", true),
         (vec![drain()], vec![ended_eviction("TargetEvicted", "PodTerminal")], Verdict::Free, "Evicted", false),
     ] {
