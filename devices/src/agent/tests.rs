@@ -4,6 +4,7 @@ mod outputs;
 mod parameters;
 pub(crate) mod runs;
 
+use pod_safety_transport::Power;
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::PathBuf;

@@ -6,6 +6,7 @@ mod orders;
 mod texts;
 mod tls;
 
+use pod_safety_transport::Power;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;

@@ -1,8 +1,8 @@
 //! Exit codes and output.
 
-use pod_safety_transport::{Act, DeviceError, MAX_OUTPUT_BYTES, Power};
+use pod_safety_transport::MAX_OUTPUT_BYTES;
 
-use super::{AgentFixture, SECRET};
+use super::*;
 
 async fn check_status(body: &str) -> Result<Power, DeviceError> {
     AgentFixture::new().agent(body).act(Act::Look).await.map(|answer| answer.power)
@@ -14,36 +14,30 @@ async fn failure(body: &str) -> DeviceError {
     error
 }
 
-#[tokio::test]
-async fn a_status_check_requires_exit_code_and_output() {
-    assert_eq!(check_status("echo 'Status: ON'; exit 0").await, Ok(Power::On));
-    assert_eq!(check_status("echo 'Status: OFF'; exit 2").await, Ok(Power::Off));
-}
-
 /// Python exits with 2 when it cannot read the script, a shell when it cannot parse it.
 #[tokio::test]
-async fn exit_code_2_without_the_status_line_is_not_off() {
-    for body in
-        ["exit 2", "echo 'cannot open file' >&2; exit 2", "echo 'Status: ON'; exit 2", "echo 'Status: OFF' >&2; exit 2"]
-    {
+async fn a_state_is_read_only_from_its_line_with_its_exit_code() {
+    for (body, power) in [
+        ("echo 'Status: ON'; exit 0", Power::On),
+        ("echo 'Status: OFF'; exit 2", Power::Off),
+        ("echo connected; echo '  Status: OFF '; exit 2", Power::Off),
+    ] {
+        assert_eq!(check_status(body).await, Ok(power), "{body}");
+    }
+    for body in [
+        "exit 2",
+        "echo 'cannot open file' >&2; exit 2",
+        "echo 'Status: ON'; exit 2",
+        "echo 'Status: OFF' >&2; exit 2",
+        "echo 'bug: counted as off'; echo 'Status: OFFLINE'; exit 2",
+        "echo 'bug: counted as off'; echo 'last Status: OFF at noon'; exit 2",
+        "echo 'Status: OFF'; exit 0",
+        "exit 7",
+        "exit 1",
+        "head -c 300 /dev/urandom; exit 2",
+    ] {
         assert!(matches!(check_status(body).await, Err(DeviceError::Garbage { .. })), "{body}");
     }
-}
-
-#[tokio::test]
-async fn bug_the_output_offline_counted_as_off() {
-    for body in ["echo 'Status: OFFLINE'; exit 2", "echo 'last Status: OFF at noon'; exit 2"] {
-        assert!(matches!(check_status(body).await, Err(DeviceError::Garbage { .. })), "{body}");
-    }
-    assert_eq!(check_status("echo connected; echo '  Status: OFF '; exit 2").await, Ok(Power::Off));
-}
-
-#[tokio::test]
-async fn output_that_contradicts_the_exit_code_is_garbage() {
-    assert!(matches!(check_status("echo 'Status: OFF'; exit 0").await, Err(DeviceError::Garbage { .. })));
-    assert!(matches!(check_status("exit 7").await, Err(DeviceError::Garbage { .. })));
-    assert!(matches!(check_status("exit 1").await, Err(DeviceError::Garbage { .. })));
-    assert!(matches!(check_status("head -c 300 /dev/urandom; exit 2").await, Err(DeviceError::Garbage { .. })));
 }
 
 /// The output and the exit codes of agents, their libraries and their programs: only one line is off, and only alone.

@@ -1,17 +1,14 @@
 //! Which agents are used, and which parameters they get.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
-
-use pod_safety_clock::Env;
-use pod_safety_control_plane::rigs::Rigs;
-use pod_safety_transport::{Act, DeviceError, Driver, FenceTransport as _, Secret, Value};
+use std::collections::BTreeSet;
 
 use super::super::metadata::Metadata;
 use super::super::parameters::Kind;
 use super::super::{Agents, METADATA_WITHIN, find, input, parameters, traps};
-use super::{AgentFixture, METADATA, order, plain};
-use crate::AgentOptions;
+use pod_safety_control_plane::rigs::Rigs;
+use pod_safety_transport::FenceTransport as _;
+
+use super::*;
 
 const GOOD: [(&str, &str); 2] = [("ip", "192.0.2.1"), ("password", "x")];
 

@@ -1,12 +1,9 @@
 //! The environment of a run, and its end.
 
-use std::time::Duration;
-
-use pod_safety_clock::Env;
-use pod_safety_transport::{Act, DeviceError, FenceTransport as _, Identity, Power};
-
 use super::super::process;
-use super::{AgentFixture, SECRET, order};
+use pod_safety_transport::{FenceTransport as _, Identity};
+
+use super::*;
 
 const OFF: &str = "echo 'Status: OFF'; exit 2";
 

@@ -1,12 +1,6 @@
 //! Trust, and connections that break.
 
-use std::time::Duration;
-
-use pod_safety_clock::Env;
-use pod_safety_transport::{Act, DeviceError, Order, Power, Value};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-
-use super::{Stub, ok, switches, system};
+use super::*;
 
 fn with(mut order: Order, name: &str, value: Option<&str>) -> Order {
     match value {

@@ -1,9 +1,8 @@
 //! Status checks and switches.
 
-use pod_safety_transport::{Act, DeviceError, Identity, Power};
-use serde_json::json;
+use pod_safety_transport::Identity;
 
-use super::{SYSTEM, Stub, UUID, ok, switches, system};
+use super::*;
 
 const FORCE_OFF: &str = "POST /redfish/v1/Systems/1/Actions/ComputerSystem.Reset {\"ResetType\":\"ForceOff\"}";
 
@@ -39,17 +38,12 @@ async fn force_off_is_sent_once_and_the_power_is_read_until_off() {
 }
 
 #[tokio::test]
-async fn a_machine_that_is_on_gets_no_order_on() {
-    let stub = Stub::new(switches("On", "On")).await;
-    stub.carry_out(&stub.order(Act::On)).await.unwrap();
-    assert!(stub.posts().is_empty());
-}
-
-#[tokio::test]
-async fn on_is_told_too() {
-    let stub = Stub::new(switches("Off", "On")).await;
-    assert_eq!(stub.carry_out(&stub.order(Act::On)).await.unwrap().power, Power::On);
-    assert_eq!(stub.posts(), [FORCE_OFF.replace("ForceOff", "On")]);
+async fn an_order_on_is_sent_only_to_a_machine_that_is_off() {
+    for (state, orders) in [("Off", vec![FORCE_OFF.replace("ForceOff", "On")]), ("On", vec![])] {
+        let stub = Stub::new(switches(state, "On")).await;
+        assert_eq!(stub.carry_out(&stub.order(Act::On)).await.unwrap().power, Power::On);
+        assert_eq!(stub.posts(), orders);
+    }
 }
 
 #[tokio::test]
@@ -94,28 +88,6 @@ async fn allowed_values_are_read_from_the_action_info() {
         .await;
         let answer = stub.carry_out(&stub.order(Act::Off)).await;
         assert_eq!((answer.is_ok(), stub.posts().len()), (orders == 1, orders), "{answer:?}");
-    }
-}
-
-#[tokio::test]
-async fn the_only_system_is_used_and_several_are_refused() {
-    let members = |count: usize| {
-        let members: Vec<_> = (1..=count).map(|n| json!({ "@odata.id": format!("/redfish/v1/Systems/{n}") })).collect();
-        json!({ "Members": members, "Members@odata.count": count })
-    };
-    for count in [0, 1, 2] {
-        let stub =
-            Stub::new(move |line, _| if line.ends_with("Systems") { ok(&members(count)) } else { ok(&system("On")) })
-                .await;
-        let mut order = stub.order(Act::Look);
-        order.parameters.remove("system");
-        match stub.carry_out(&order).await {
-            Ok(answer) => assert_eq!((count, answer.power), (1, Power::On)),
-            Err(DeviceError::Parameter { name, why }) => {
-                assert!(count != 1 && name == "system" && why.contains(&format!("{count} systems")), "{why}");
-            }
-            Err(error) => panic!("{error}"),
-        }
     }
 }
 

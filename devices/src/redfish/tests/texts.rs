@@ -1,11 +1,9 @@
 //! Parameters.
 
-use std::collections::BTreeMap;
-
-use pod_safety_transport::{DeviceError, Value};
-
 use super::super::check;
 use super::super::parameters::Parameters;
+
+use super::*;
 
 fn with(more: &[(&str, &str)]) -> BTreeMap<String, Value> {
     let good = [("address", "https://bmc.example"), ("insecure", "true")];

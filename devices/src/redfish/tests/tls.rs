@@ -1,16 +1,12 @@
 //! Services with which the TLS handshake fails: the error names the cause, and an agent that works.
 
-use pod_safety_clock::Env;
-use pod_safety_transport::{Act, DeviceError, Power, Value};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use super::super::handshake;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::server::ParsedCertificate;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpListener;
 
-use super::super::handshake;
-use super::{Stub, switches};
+use super::*;
 
 /// X.509 version 1, as older controllers create it.
 const VERSION_1: &str = "-----BEGIN CERTIFICATE-----
