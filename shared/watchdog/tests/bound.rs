@@ -127,43 +127,27 @@ fn variant_a_separate_feeder() {
     variant(THRICE, "seen", &[IN_TURN, feeder]);
 }
 
-/// Round k is sent before round k-1 was petted, and may be observed before that too.
-#[test]
-fn variant_rounds_out_of_turn() {
-    variant(THRICE, "seen", &[CLOSES]);
+/// A test for each row.
+macro_rules! tests {
+    ($($(#[$doc:meta])* fn $name:ident() $check:block)*) => { $($(#[$doc])* #[test] fn $name() $check)* };
 }
 
-#[test]
-fn variant_no_ticks() {
-    variant("(+ (* 3 W (+ 1 rho)) R P)", "seen", &[IN_TURN, CLOSES]);
-}
-
-#[test]
-fn variant_no_drift() {
-    variant("(+ (* 3 (+ W g)) R P)", "seen", &[IN_TURN, CLOSES]);
-}
-
-#[test]
-fn variant_no_time_for_the_reset() {
-    variant("(+ (* 3 D) P)", "seen", &[IN_TURN, CLOSES]);
-}
-
-/// The device of a virtual machine stands still while the machine is paused.
-#[test]
-fn variant_a_virtual_machine_without_a_pause_budget() {
-    variant("(+ (* 3 D) R)", "seen", &[IN_TURN, CLOSES]);
-}
-
-/// The kernel continues to pet after the agent has died, or the device stops: there is no last ping.
-#[test]
-fn variant_closed_without_nowayout() {
-    variant("(+ (* 1000 D) R P)", "seen", &[IN_TURN, "(assert (<= pet closed dies))"]);
-}
-
-/// A revocation that does not name the observed version: a later grant was committed, and not observed.
-#[test]
-fn variant_revoked_without_compare_and_swap() {
-    variant(THRICE, "earlier", &[IN_TURN, CLOSES, "(declare-const earlier Real) (assert (< earlier sent))"]);
+tests! {
+    /// Round k is sent before round k-1 was petted, and may be observed before that too.
+    fn variant_rounds_out_of_turn() { variant(THRICE, "seen", &[CLOSES]); }
+    fn variant_no_ticks() { variant("(+ (* 3 W (+ 1 rho)) R P)", "seen", &[IN_TURN, CLOSES]); }
+    fn variant_no_drift() { variant("(+ (* 3 (+ W g)) R P)", "seen", &[IN_TURN, CLOSES]); }
+    fn variant_no_time_for_the_reset() { variant("(+ (* 3 D) P)", "seen", &[IN_TURN, CLOSES]); }
+    /// The device of a virtual machine stands still while the machine is paused.
+    fn variant_a_virtual_machine_without_a_pause_budget() { variant("(+ (* 3 D) R)", "seen", &[IN_TURN, CLOSES]); }
+    /// The kernel continues to pet after the agent has died, or the device stops: there is no last ping.
+    fn variant_closed_without_nowayout() {
+        variant("(+ (* 1000 D) R P)", "seen", &[IN_TURN, "(assert (<= pet closed dies))"]);
+    }
+    /// A revocation that does not name the observed version: a later grant was committed, and not observed.
+    fn variant_revoked_without_compare_and_swap() {
+        variant(THRICE, "earlier", &[IN_TURN, CLOSES, "(declare-const earlier Real) (assert (< earlier sent))"]);
+    }
 }
 
 /// The program computes the wait time of the lemma.

@@ -49,136 +49,53 @@ const RESTORE: Scope = Scope { budget: FaultBudget { restores: 1, ..BUDGET }, ho
 const PAUSE: Scope = Scope { budget: FaultBudget { pauses: 2, ..BUDGET }, horizon: 10, again: true, ..KEEPER };
 const SAME_IDENTITY: Scope = Scope { budget: FaultBudget { writes: 2, ..BUDGET }, machines: 2, horizon: 4, ..KEEPER };
 
-/// The agent is suspended between any two steps, and dies once.
-#[test]
-fn crash() {
-    all(&CRASH, 815_669, 75);
+/// A test for each row.
+macro_rules! tests {
+    ($($(#[$doc:meta])* fn $name:ident() $check:block)*) => { $($(#[$doc])* #[test] fn $name() $check)* };
 }
 
-#[test]
-fn orderly_end() {
-    all(&LEAVE, 778_729, 81);
-}
-
-#[test]
-fn lost_acknowledgements() {
-    all(&LOST, 595_931, 76);
-}
-
-#[test]
-fn lost_acknowledgements_thorough() {
-    all(&Scope { budget: FaultBudget { lost: 2, ..BUDGET }, ..KEEPER }, 1_668_502, 89);
-}
-
-#[test]
-fn pods_that_do_not_end() {
-    all(&STUCK, 126_605, 62);
-}
-
-#[test]
-fn boot() {
-    all(&BOOT, 230_384, 62);
-}
-
-#[test]
-fn restarted_controller() {
-    all(&RESTART, 213_730, 63);
-}
-
-#[test]
-fn restored_etcd() {
-    all(&RESTORE, 1_196_085, 65);
-}
-
-#[test]
-fn paused_machine() {
-    all(&PAUSE, 1_272_147, 76);
-}
-
-#[test]
-fn two_machines_of_one_identity() {
-    all(&SAME_IDENTITY, 405_195, 44);
-}
-
-#[test]
-fn two_machines_of_one_identity_thorough() {
-    all(&Scope { budget: BUDGET, ..SAME_IDENTITY }, 3_308_833, 63);
-}
-
-#[test]
-fn planted_one_period() {
-    planted(Plant::OnePeriod, &KEEPER);
-}
-
-#[test]
-fn planted_two_periods() {
-    planted(Plant::TwoPeriods, &Scope { budget: FaultBudget { crashes: 1, ..SLOW.budget }, horizon: 7, ..SLOW });
-}
-
-#[test]
-fn planted_no_ticks() {
-    planted(Plant::NoTicks, &CRASH);
-}
-
-#[test]
-fn planted_renew_time() {
-    planted(Plant::RenewTime, &CRASH);
-}
-
-#[test]
-fn planted_pet_first() {
-    planted(Plant::PetFirst, &Scope { budget: BUDGET, pings_on_close: false, horizon: 6, ..SLOW });
-}
-
-#[test]
-fn planted_feeder() {
-    planted(Plant::Feeder, &KEEPER);
-}
-
-#[test]
-fn planted_gate_open() {
-    planted(Plant::GateOpen, &Scope { budget: FaultBudget { lost: 2, ..BUDGET }, ..KEEPER });
-}
-
-#[test]
-fn planted_opens_first() {
-    planted(Plant::OpensFirst, &Scope { budget: FaultBudget { writes: 2, crashes: 2, ..BUDGET }, horizon: 7, ..LINUX });
-}
-
-#[test]
-fn planted_disarms_first() {
-    planted(Plant::DisarmsFirst, &LEAVE);
-}
-
-#[test]
-fn planted_no_boot_id() {
-    planted(Plant::NoBootId, &BOOT);
-}
-
-#[test]
-fn planted_can_be_stopped() {
-    planted(Plant::CanBeStopped, &CRASH);
-}
-
-#[test]
-fn planted_no_pause() {
-    planted(Plant::NoPause, &PAUSE);
-}
-
-#[test]
-fn planted_no_mounts() {
-    planted(Plant::NoMounts, &STUCK);
-}
-
-#[test]
-fn planted_blind() {
-    planted(Plant::Blind, &Scope { budget: BUDGET, pings_on_close: false, horizon: 6, ..SLOW });
-}
-
-#[test]
-fn planted_starts_at_once() {
-    planted(
-        Plant::StartsAtOnce,
-        &Scope { budget: FaultBudget { writes: 4, restores: 1, ..BUDGET }, horizon: 6, ..KEEPER },
-    );
+tests! {
+    /// The agent is suspended between any two steps, and dies once.
+    fn crash() { all(&CRASH, 815_669, 75); }
+    fn orderly_end() { all(&LEAVE, 778_729, 81); }
+    fn lost_acknowledgements() { all(&LOST, 595_931, 76); }
+    fn lost_acknowledgements_thorough() {
+        all(&Scope { budget: FaultBudget { lost: 2, ..BUDGET }, ..KEEPER }, 1_668_502, 89);
+    }
+    fn pods_that_do_not_end() { all(&STUCK, 126_605, 62); }
+    fn boot() { all(&BOOT, 230_384, 62); }
+    fn restarted_controller() { all(&RESTART, 213_730, 63); }
+    fn restored_etcd() { all(&RESTORE, 1_196_085, 65); }
+    fn paused_machine() { all(&PAUSE, 1_272_147, 76); }
+    fn two_machines_of_one_identity() { all(&SAME_IDENTITY, 405_195, 44); }
+    fn two_machines_of_one_identity_thorough() { all(&Scope { budget: BUDGET, ..SAME_IDENTITY }, 3_308_833, 63); }
+    fn planted_one_period() { planted(Plant::OnePeriod, &KEEPER); }
+    fn planted_two_periods() {
+        planted(Plant::TwoPeriods, &Scope { budget: FaultBudget { crashes: 1, ..SLOW.budget }, horizon: 7, ..SLOW });
+    }
+    fn planted_no_ticks() { planted(Plant::NoTicks, &CRASH); }
+    fn planted_renew_time() { planted(Plant::RenewTime, &CRASH); }
+    fn planted_pet_first() {
+        planted(Plant::PetFirst, &Scope { budget: BUDGET, pings_on_close: false, horizon: 6, ..SLOW });
+    }
+    fn planted_feeder() { planted(Plant::Feeder, &KEEPER); }
+    fn planted_gate_open() {
+        planted(Plant::GateOpen, &Scope { budget: FaultBudget { lost: 2, ..BUDGET }, ..KEEPER });
+    }
+    fn planted_opens_first() {
+        let budget = FaultBudget { writes: 2, crashes: 2, ..BUDGET };
+        planted(Plant::OpensFirst, &Scope { budget, horizon: 7, ..LINUX });
+    }
+    fn planted_disarms_first() { planted(Plant::DisarmsFirst, &LEAVE); }
+    fn planted_no_boot_id() { planted(Plant::NoBootId, &BOOT); }
+    fn planted_can_be_stopped() { planted(Plant::CanBeStopped, &CRASH); }
+    fn planted_no_pause() { planted(Plant::NoPause, &PAUSE); }
+    fn planted_no_mounts() { planted(Plant::NoMounts, &STUCK); }
+    fn planted_blind() {
+        planted(Plant::Blind, &Scope { budget: BUDGET, pings_on_close: false, horizon: 6, ..SLOW });
+    }
+    fn planted_starts_at_once() {
+        let budget = FaultBudget { writes: 4, restores: 1, ..BUDGET };
+        planted(Plant::StartsAtOnce, &Scope { budget, horizon: 6, ..KEEPER });
+    }
 }

@@ -29,38 +29,18 @@ fn a_pod_released_by_an_agent_report_never_runs() {
     assert_eq!((checker.unique_state_count(), checker.max_depth()), (609_311, 37));
 }
 
-#[test]
-fn planted_no_mark() {
-    planted(Bug::NoMark);
+/// A test for each row.
+macro_rules! tests {
+    ($($(#[$doc:meta])* fn $name:ident() $check:block)*) => { $($(#[$doc])* #[test] fn $name() $check)* };
 }
 
-#[test]
-fn planted_one_round() {
-    planted(Bug::OneRound);
-}
-
-#[test]
-fn planted_old_look() {
-    planted(Bug::StaleCheck);
-}
-
-#[test]
-fn planted_kubelet_not_asked() {
-    planted(Bug::KubeletNotAsked);
-}
-
-#[test]
-fn planted_any_epoch() {
-    planted(Bug::AnyEpoch);
-}
-
-#[test]
-fn planted_reads_first() {
-    planted(Bug::ReadsFirst);
-}
-
-/// docs/assumptions.md: lists-the-present
-#[test]
-fn axiom_a_kubelet_that_restarts_lists_the_present() {
-    broken(Agents { lists_the_past: true, ..SMALL });
+tests! {
+    fn planted_no_mark() { planted(Bug::NoMark); }
+    fn planted_one_round() { planted(Bug::OneRound); }
+    fn planted_old_look() { planted(Bug::StaleCheck); }
+    fn planted_kubelet_not_asked() { planted(Bug::KubeletNotAsked); }
+    fn planted_any_epoch() { planted(Bug::AnyEpoch); }
+    fn planted_reads_first() { planted(Bug::ReadsFirst); }
+    /// docs/assumptions.md: lists-the-present
+    fn axiom_a_kubelet_that_restarts_lists_the_present() { broken(Agents { lists_the_past: true, ..SMALL }); }
 }

@@ -35,158 +35,43 @@ fn without(axiom: Axiom, scope: Scope) {
     broken(Scope { broken: Some(axiom), ..scope }, ONE_PROCESS);
 }
 
-#[test]
-fn signal() {
-    all(scopes::SIGNAL, 1_560_243, 34);
+/// A test for each row.
+macro_rules! tests {
+    ($($(#[$doc:meta])* fn $name:ident() $check:block)*) => { $($(#[$doc])* #[test] fn $name() $check)* };
 }
 
-#[test]
-fn busy() {
-    all(scopes::BUSY, 2_334_832, 36);
-}
-
-#[test]
-fn old_kubelet() {
-    all(scopes::OLD_KUBELET, 527_364, 30);
-}
-
-/// The evidence of one first read was used with a later one. The kubelet restarts and registers its Node again; the Node is then deleted.
-#[test]
-fn bug_a_first_read_that_replaced_another_had_no_quarantine_behind_it() {
-    all(scopes::RESTARTS, 1_255_164, 34);
-}
-
-#[test]
-fn unreachable() {
-    all(scopes::UNREACHABLE, 750_730, 32);
-}
-
-#[test]
-fn unreachable_thorough() {
-    all(Scope { horizon: 6, ..scopes::UNREACHABLE }, 1_894_912, 34);
-}
-
-#[test]
-fn own_deletion() {
-    all(scopes::OWN_DELETION, 72_271, 23);
-}
-
-#[test]
-fn power() {
-    all(scopes::POWER, 298_943, 35);
-}
-
-#[test]
-fn instance() {
-    all(scopes::INSTANCE, 637_540, 40);
-}
-
-#[test]
-fn late() {
-    all(scopes::LATE, 594_290, 40);
-}
-
-#[test]
-fn confirmed() {
-    all(scopes::CONFIRMED, 1_481_626, 33);
-}
-
-#[test]
-fn planted_no_boot_id() {
-    planted(Plant::NoBootId, scopes::CONFIRMED);
-}
-
-#[test]
-fn planted_no_lease() {
-    planted(Plant::NoLease, scopes::POWER);
-}
-
-#[test]
-fn planted_node_of_the_claim() {
-    planted(Plant::NodeOfTheClaim, scopes::SIGNAL);
-}
-
-#[test]
-fn planted_no_signal() {
-    planted(Plant::NoSignal, scopes::SIGNAL);
-}
-
-#[test]
-fn planted_never_busy() {
-    planted(Plant::NeverBusy, scopes::BUSY);
-}
-
-#[test]
-fn planted_no_expiry() {
-    planted(Plant::NoExpiry, scopes::CONFIRMED);
-}
-
-#[test]
-fn planted_no_quarantine() {
-    planted(Plant::NoQuarantine, scopes::SIGNAL);
-}
-
-#[test]
-fn planted_no_version() {
-    planted(Plant::NoVersion, scopes::SIGNAL);
-}
-
-#[test]
-fn planted_no_identity() {
-    planted(Plant::NoIdentity, scopes::OWN_DELETION);
-}
-
-#[test]
-fn planted_phase_alone() {
-    planted(Plant::PhaseAlone, scopes::OWN_DELETION);
-}
-
-#[test]
-fn planted_other_permit() {
-    planted(Plant::OtherPermit, scopes::OWN_DELETION);
-}
-
-#[test]
-fn planted_deletion_is_new() {
-    planted(Plant::DeletionIsNew, scopes::RESTARTS);
-}
-
-#[test]
-fn axiom_cut_off_nodes_are_kept() {
-    without(Axiom::CutOffNodesAreKept, scopes::UNREACHABLE);
-}
-
-#[test]
-fn axiom_answers_in_time() {
-    without(Axiom::AnswersInTime, scopes::RESTARTS);
-}
-
-#[test]
-fn axiom_writes_before_it_starts() {
-    without(Axiom::WritesBeforeItStarts, scopes::CONFIRMED);
-}
-
-#[test]
-fn axiom_reports_what_it_starts() {
-    without(Axiom::ReportsWhatItStarts, scopes::BUSY);
-}
-
-#[test]
-fn axiom_lists_the_present() {
-    without(Axiom::ListsThePresent, scopes::POWER);
-}
-
-#[test]
-fn axiom_misnamed_devices_are_noticed() {
-    without(Axiom::MisnamedDevicesAreNoticed, scopes::POWER);
-}
-
-#[test]
-fn axiom_people_are_right() {
-    without(Axiom::PeopleAreRight, scopes::CONFIRMED);
-}
-
-#[test]
-fn axiom_claims_before_it_reads() {
-    without(Axiom::ClaimsBeforeItReads, scopes::CONFIRMED);
+tests! {
+    fn signal() { all(scopes::SIGNAL, 1_560_243, 34); }
+    fn busy() { all(scopes::BUSY, 2_334_832, 36); }
+    fn old_kubelet() { all(scopes::OLD_KUBELET, 527_364, 30); }
+    /// The evidence of one first read was used with a later one. The kubelet restarts and registers its Node again; the
+    /// Node is then deleted.
+    fn bug_a_first_read_that_replaced_another_had_no_quarantine_behind_it() { all(scopes::RESTARTS, 1_255_164, 34); }
+    fn unreachable() { all(scopes::UNREACHABLE, 750_730, 32); }
+    fn unreachable_thorough() { all(Scope { horizon: 6, ..scopes::UNREACHABLE }, 1_894_912, 34); }
+    fn own_deletion() { all(scopes::OWN_DELETION, 72_271, 23); }
+    fn power() { all(scopes::POWER, 298_943, 35); }
+    fn instance() { all(scopes::INSTANCE, 637_540, 40); }
+    fn late() { all(scopes::LATE, 594_290, 40); }
+    fn confirmed() { all(scopes::CONFIRMED, 1_481_626, 33); }
+    fn planted_no_boot_id() { planted(Plant::NoBootId, scopes::CONFIRMED); }
+    fn planted_no_lease() { planted(Plant::NoLease, scopes::POWER); }
+    fn planted_node_of_the_claim() { planted(Plant::NodeOfTheClaim, scopes::SIGNAL); }
+    fn planted_no_signal() { planted(Plant::NoSignal, scopes::SIGNAL); }
+    fn planted_never_busy() { planted(Plant::NeverBusy, scopes::BUSY); }
+    fn planted_no_expiry() { planted(Plant::NoExpiry, scopes::CONFIRMED); }
+    fn planted_no_quarantine() { planted(Plant::NoQuarantine, scopes::SIGNAL); }
+    fn planted_no_version() { planted(Plant::NoVersion, scopes::SIGNAL); }
+    fn planted_no_identity() { planted(Plant::NoIdentity, scopes::OWN_DELETION); }
+    fn planted_phase_alone() { planted(Plant::PhaseAlone, scopes::OWN_DELETION); }
+    fn planted_other_permit() { planted(Plant::OtherPermit, scopes::OWN_DELETION); }
+    fn planted_deletion_is_new() { planted(Plant::DeletionIsNew, scopes::RESTARTS); }
+    fn axiom_cut_off_nodes_are_kept() { without(Axiom::CutOffNodesAreKept, scopes::UNREACHABLE); }
+    fn axiom_answers_in_time() { without(Axiom::AnswersInTime, scopes::RESTARTS); }
+    fn axiom_writes_before_it_starts() { without(Axiom::WritesBeforeItStarts, scopes::CONFIRMED); }
+    fn axiom_reports_what_it_starts() { without(Axiom::ReportsWhatItStarts, scopes::BUSY); }
+    fn axiom_lists_the_present() { without(Axiom::ListsThePresent, scopes::POWER); }
+    fn axiom_misnamed_devices_are_noticed() { without(Axiom::MisnamedDevicesAreNoticed, scopes::POWER); }
+    fn axiom_people_are_right() { without(Axiom::PeopleAreRight, scopes::CONFIRMED); }
+    fn axiom_claims_before_it_reads() { without(Axiom::ClaimsBeforeItReads, scopes::CONFIRMED); }
 }
