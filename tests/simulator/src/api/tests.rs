@@ -18,10 +18,8 @@ use crate::paused;
 const NODES: &str = "/api/v1/nodes";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
-const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const MERGE: &str = "application/merge-patch+json";
-const JSON: &str = "application/json-patch+json";
 
 /// A cluster of one server.
 struct Cluster {
@@ -108,13 +106,6 @@ fn reason(answer: &(u16, Value)) -> (u16, &str) {
     (answer.0, answer.1["reason"].as_str().unwrap_or_default())
 }
 
-fn fields(answer: &(u16, Value)) -> Vec<&str> {
-    let causes = answer.1["details"]["causes"].as_array().unwrap();
-    causes.iter().map(|cause| cause["field"].as_str().unwrap()).collect()
-}
-
-mod deleting;
-mod evicting;
 mod lifecycle;
 mod restricting;
 mod serving;

@@ -64,10 +64,31 @@ pub(super) fn change(kind: &str, name: &str, before: Option<Value>, after: Optio
     }
 }
 
+fn request(caller: &str, method: Method, path: &str, body: &Value) -> ApiRequest {
+    ApiRequest { body: body.to_string().into(), ..ApiRequest::new(caller, method, path) }
+}
+
 /// A process under test changes a pod by this request.
 fn acts(checker: &Checker, method: Method, body: &Value, before: Value, after: Option<Value>) {
-    let asked = ApiRequest { body: body.to_string().into(), ..ApiRequest::new(ME, method, POD) };
+    let asked = request(ME, method, POD, body);
     checker.executed(&asked, 200, &[change("Pod", "default/data-0", Some(before), after)]);
+}
+
+/// The pod is removed by this client.
+fn removes(checker: &Checker, caller: &str) {
+    let asked = request(caller, Method::DELETE, POD, &preconditions(0));
+    checker.executed(&asked, 200, &[change("Pod", "default/data-0", Some(pod()), None)]);
+}
+
+/// A client creates or changes a Lease.
+fn leases(checker: &Checker, caller: &str, name: &str, spec: Value) {
+    let lease = change("Lease", name, None, Some(json!({ "spec": spec })));
+    checker.executed(&request(caller, Method::PATCH, "/x", &patch()), 200, &[lease]);
+}
+
+fn node_is_deleted(checker: &Checker) {
+    let person = ApiRequest::new("person", Method::DELETE, "/api/v1/nodes/node-0");
+    checker.executed(&person, 200, &[change("Node", "node-0", Some(json!({})), None)]);
 }
 
 /// The rules that a process under test breaks by that.
@@ -122,8 +143,7 @@ fn s11_a_terminal_phase_stays_and_conditions_are_true() {
     let lied = acted(Method::PATCH, &patch(), pod(), Some(orphan.clone()));
     assert_eq!(lied, [Invariant::Truth]);
     let violations = broken(async |checker| {
-        let person = ApiRequest::new("person", Method::DELETE, "/api/v1/nodes/node-0");
-        checker.executed(&person, 200, &[change("Node", "node-0", Some(json!({})), None)]);
+        node_is_deleted(checker);
         checker.executed(&ApiRequest::new(ME, Method::GET, "/api/v1/nodes/node-0"), 404, &[]);
         acts(checker, Method::PATCH, &patch(), pod(), Some(orphan.clone()));
     });
@@ -182,8 +202,7 @@ fn an_excuse_for_one_volume_does_not_cover_another() {
             checker.has_volumes("default/data-0", [DATA, LOG].map(str::to_owned).to_vec());
             checker.process_starts("default/data-0", "u1", &"node-0".into(), 1);
             checker.is_forced("u1");
-            let gone = change("Pod", "default/data-0", Some(pod()), None);
-            checker.executed(&ApiRequest::new("person", Method::DELETE, POD), 200, &[gone]);
+            removes(checker, "person");
             of.iter().for_each(|volume| checker.record_unguarded_detach(volume, "node-0"));
             match then {
                 "" => drop(checker.process_starts("default/data-0", "u2", &"node-1".into(), 1)),
@@ -205,9 +224,7 @@ fn a_process_displaced_by_an_operator_is_excused_if_that_operator_removed_its_po
             checker.attachment_remains("default/data-0", "node-1", true);
             checker.attachment_remains("default/data-0", "node-1", remains);
             checker.is_forced("u1");
-            let asked =
-                ApiRequest { body: preconditions(0).to_string().into(), ..ApiRequest::new(by, Method::DELETE, POD) };
-            checker.executed(&asked, 200, &[change("Pod", "default/data-0", Some(pod()), None)]);
+            removes(checker, by);
             checker.process_starts("default/data-0", "u2", &next.into(), 1);
         })
     };
@@ -225,11 +242,7 @@ fn a_forced_process_may_be_displaced_where_volumes_are_unguarded() {
             checker.process_starts("default/data-0", "u1", &"node-0".into(), 1);
             if forced {
                 checker.is_forced("u1");
-                checker.executed(
-                    &ApiRequest::new("person", Method::DELETE, POD),
-                    200,
-                    &[change("Pod", "default/data-0", Some(pod()), None)],
-                );
+                removes(checker, "person");
             }
             if !guarded {
                 checker.record_unguarded_detach("default/data-0", "node-0");
@@ -252,9 +265,7 @@ fn l7_a_pod_that_cannot_end_is_shown() {
             checker.executed(&kubelet, 200, &[change("Node", "node-0", None, Some(unknown))]);
             let person = ApiRequest::new("person", Method::DELETE, POD);
             checker.executed(&person, 200, &[change("Pod", "default/data-0", Some(pod()), Some(deleted(30)))]);
-            let lease = json!({ "spec": { "holderIdentity": ME } });
-            let elects = ApiRequest::new("x", Method::PATCH, "/x");
-            checker.executed(&elects, 200, &[change("Lease", "kube-system/pod-safety", None, Some(lease))]);
+            leases(checker, "x", "kube-system/pod-safety", json!({ "holderIdentity": ME }));
             seconds(wait).await;
             checker.check_stuck(&[deleted(30).into()], &shown);
         })
@@ -272,8 +283,7 @@ fn bug_a_kubelet_that_lists_old_state_is_no_violation_of_the_remover() {
         broken(async move |checker| {
             checker.process_starts("default/data-0", "u2", &"node-1".into(), 1);
             if removed {
-                let asked = ApiRequest::new("kubelet", Method::DELETE, POD);
-                checker.executed(&asked, 200, &[change("Pod", "default/data-0", Some(pod()), None)]);
+                removes(checker, "kubelet");
             }
             checker.process_starts("default/data-0", "u1", &"node-0".into(), 2);
         })
@@ -304,8 +314,7 @@ fn s13_the_same_write_repeated_without_a_fault() {
             }
             seconds(120).await;
             for _ in 0..20 {
-                let asked = ApiRequest { body: patch().to_string().into(), ..ApiRequest::new(ME, Method::PATCH, POD) };
-                checker.executed(&asked, 409, &[]);
+                checker.executed(&request(ME, Method::PATCH, POD, &patch()), 409, &[]);
             }
         })
     };
@@ -315,8 +324,7 @@ fn s13_the_same_write_repeated_without_a_fault() {
 
 /// Records that the Node was deleted and that the faults ended, then waits.
 async fn an_orphan_after(checker: &Checker, wait: u64) {
-    let person = ApiRequest::new("person", Method::DELETE, "/api/v1/nodes/node-0");
-    checker.executed(&person, 200, &[change("Node", "node-0", Some(json!({})), None)]);
+    node_is_deleted(checker);
     checker.healed();
     seconds(wait).await;
 }
@@ -351,9 +359,7 @@ fn l1_false_alarm_a_lease_renewed_late_begins_another_quarantine() {
     let renewed_and = |wait: u64, reason: &'static str| {
         broken(async move |checker| {
             an_orphan_after(checker, 80).await;
-            let kubelet = ApiRequest::new("node-0", Method::PATCH, "/apis/coordination.k8s.io/v1/x");
-            let lease = json!({ "spec": { "renewTime": "now" } });
-            checker.executed(&kubelet, 200, &[change("Lease", "kube-node-lease/node-0", None, Some(lease))]);
+            leases(checker, "node-0", "kube-node-lease/node-0", json!({ "renewTime": "now" }));
             seconds(wait).await;
             checker.check_settled(&[pod().into()], &[], &holds(reason));
         })
@@ -423,16 +429,15 @@ fn l1_a_lease_deleted_between_two_lists_may_have_been_renewed_until_the_second()
         held["metadata"]["generation"] = 2.into();
         held["status"]["observedGeneration"] = 1.into();
         broken(async move |checker| {
-            let lease = json!({ "spec": { "renewTime": "2026-01-01T00:00:00Z" } });
-            let renewed = change("Lease", "kube-node-lease/node-0", None, Some(lease.clone()));
-            checker.executed(&ApiRequest::new("node-0", Method::PATCH, "/x"), 200, &[renewed]);
+            let lease = json!({ "renewTime": "2026-01-01T00:00:00Z" });
+            leases(checker, "node-0", "kube-node-lease/node-0", lease.clone());
             let list = ApiRequest::new(ME, Method::GET, leases);
             checker.executed(&list, 200, &[]);
             seconds(1).await;
             let person = ApiRequest::new("person", Method::DELETE, POD);
             let asked = change("Pod", "default/data-0", Some(pod()), Some(held.clone()));
             checker.executed(&person, 200, &[asked]);
-            let collected = change("Lease", "kube-node-lease/node-0", Some(lease), None);
+            let collected = change("Lease", "kube-node-lease/node-0", Some(json!({ "spec": lease })), None);
             checker.executed(&ApiRequest::new("kcm", Method::DELETE, "/x"), 200, &[collected]);
             seconds(second).await;
             if again {
@@ -485,15 +490,9 @@ fn l4_a_pod_that_could_run_does_not_run() {
 
 #[test]
 fn l8_a_dead_leader_still_holds_the_lease() {
-    let leads = |who: &str| {
-        let lease = json!({ "spec": { "holderIdentity": who } });
-        let asked = ApiRequest { body: patch().to_string().into(), ..ApiRequest::new(ME, Method::PATCH, "/x") };
-        (asked, change("Lease", "kube-system/pod-safety", None, Some(lease)))
-    };
     let violations_by = |who: &'static str| {
         broken(async move |checker| {
-            let (asked, change) = leads(who);
-            checker.executed(&asked, 200, &[change]);
+            leases(checker, ME, "kube-system/pod-safety", json!({ "holderIdentity": who }));
             checker.check_failover("replica-1.1");
         })
     };

@@ -25,6 +25,6 @@ pub use generate::Generator;
 pub use normal::{Normaliser, Reply};
 pub use operation::Operation;
 pub use run::{Session, Side, Transcript, WatchRun};
-pub use shapes::{Recorder, shape};
+pub use shapes::shape;
 pub use together::{TimedRequest, disorder, met_each_other, together};
 pub use watches::watch_targets;

@@ -1,12 +1,6 @@
 //! The shape of a request: the parts that determine which rule of the API applies, without the names. Every shape that
 //! pod-safety sends must have been compared.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
-
-use parking_lot::Mutex;
-use pod_safety_shared::client::{Audit, RequestLine};
-
 /// The shape of a request, such as `GET /api/v1/pods?limit`.
 #[must_use]
 pub fn shape(method: &str, path: &str, query: Option<&str>) -> String {
@@ -41,27 +35,6 @@ pub fn shape(method: &str, path: &str, query: Option<&str>) -> String {
         text.push_str(&keys.join("&"));
     }
     text
-}
-
-/// Records the shapes of the requests that pod-safety sends.
-#[derive(Clone, Debug, Default)]
-pub struct Recorder {
-    shapes: Arc<Mutex<BTreeSet<String>>>,
-}
-
-impl Recorder {
-    /// The shapes so far.
-    #[must_use]
-    pub fn shapes(&self) -> BTreeSet<String> {
-        self.shapes.lock().clone()
-    }
-}
-
-impl Audit for Recorder {
-    fn before_send(&self, line: &RequestLine) {
-        let shape = shape(line.method.as_str(), &line.path, line.query.as_deref());
-        self.shapes.lock().insert(shape);
-    }
 }
 
 #[cfg(test)]

@@ -50,8 +50,9 @@ pub fn watch_targets(sequence: &str, versions: &[u64]) -> Vec<(String, String)> 
     }
     if let Some(first) = versions.first() {
         // As pod-safety's feeds watch.
-        let own = ["/api/v1/pods".to_owned(), "/api/v1/nodes".to_owned(), Target::Lease.collection(&a)];
-        for path in own.into_iter().chain(Target::FOLLOWED.map(Target::everywhere)) {
+        let own_kinds = [Own::Device, Own::Remediation].map(|own| Target::Ours(own).collection(&a));
+        let all = ["/api/v1/pods".to_owned(), "/api/v1/nodes".to_owned(), Target::Lease.collection(&a)];
+        for path in all.into_iter().chain(own_kinds).chain(Target::FOLLOWED.map(Target::everywhere)) {
             targets.push((format!("{path}?allowWatchBookmarks=true"), first.to_string()));
         }
     }

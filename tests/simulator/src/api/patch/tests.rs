@@ -66,20 +66,6 @@ proptest! {
 }
 
 #[test]
-fn conditions_are_merged_by_type_and_new_ones_come_first() {
-    let current = json!({ "status": { "conditions": [{ "type": "A", "status": "True", "reason": "R" }] } });
-    let patch = json!({ "status": { "conditions": [{ "type": "B", "status": "True" }] } });
-    let after = patched(PatchType::Strategic, &current, &patch);
-    assert_eq!(after["status"]["conditions"][0]["type"], "B");
-    assert_eq!(after["status"]["conditions"][1], current["status"]["conditions"][0]);
-    let change = json!({ "status": { "conditions": [{ "type": "A", "status": "False" }] } });
-    let after = patched(PatchType::Strategic, &current, &change);
-    assert_eq!(after["status"]["conditions"], json!([{ "type": "A", "status": "False", "reason": "R" }]));
-    let merged = patched(PatchType::Merge, &current, &patch);
-    assert_eq!(merged["status"]["conditions"], patch["status"]["conditions"]);
-}
-
-#[test]
 fn finalizers_are_a_set_owners_have_uids_and_taints_are_replaced() {
     let current = json!({ "metadata": { "finalizers": ["a"], "ownerReferences": [{ "uid": "1", "name": "x" }] }, "spec": { "taints": [{ "key": "k" }] } });
     let patch = json!({ "metadata": { "finalizers": ["b", "a"], "ownerReferences": [{ "uid": "2" }] }, "spec": { "taints": [{ "key": "l" }] } });

@@ -111,6 +111,17 @@ fn an_attempt_waits_for_the_one_before() {
     });
 }
 
+/// The kubelet reads its Node at these seconds.
+fn reads(state: &mut State, seconds: impl IntoIterator<Item = u64>) {
+    let request = ApiRequest::new("node-0", http::Method::GET, "/api/v1/nodes/node-0");
+    seconds.into_iter().for_each(|second| state.record_report(Duration::from_secs(second), &request));
+}
+
+fn leaving(since: u64) -> BTreeMap<String, Leaving> {
+    let pod = Leaving { name: "a".to_owned(), node: "node-0".to_owned(), since: Duration::from_secs(since) };
+    [("uid-a".to_owned(), pod)].into()
+}
+
 fn status_check(at: u64, power: Power, identity: Identity) -> StatusCheck {
     StatusCheck { at: Duration::from_secs(at), device: "bmc-0".to_owned(), power, identity, lied: false, reached: true }
 }
@@ -129,8 +140,7 @@ fn pods_of_a_fenced_node_are_released_unless_its_device_reports_on_again() {
             let mut state = state(checker);
             let fences = &mut state.fences;
             fences.nodes = not_ready();
-            let pod = Leaving { name: "a".to_owned(), node: "node-0".to_owned(), since: Duration::ZERO };
-            fences.leaving = [("uid-a".to_owned(), pod)].into();
+            fences.leaving = leaving(0);
             let proof = Evidence {
                 confirmation: None,
                 incarnation: incarnation(),
@@ -209,15 +219,13 @@ fn l2_evidence_is_used_immediately() {
         state.fences.nodes = not_ready();
         let evidence = change("FenceEvidence", "e", node_evidence("2026-11-21T00:00:10Z"));
         state.fences.observe(Duration::from_secs(99), &evidence);
-        let leaving =
-            |since| Leaving { name: "a".to_owned(), node: "node-0".to_owned(), since: Duration::from_secs(since) };
-        state.fences.leaving = [("uid-a".to_owned(), leaving(10))].into();
+        state.fences.leaving = leaving(10);
         let late = |state: &State, now: u64, calm: u64| {
             state.unused(Duration::from_secs(now), Duration::from_secs(calm)).len()
         };
         assert_eq!([late(&state, 114, 0), late(&state, 115, 0)], [0, 1]);
         assert_eq!(late(&state, 115, 101), 0, "there was trouble");
-        state.fences.leaving = [("uid-a".to_owned(), leaving(102))].into();
+        state.fences.leaving = leaving(102);
         assert_eq!(late(&state, 115, 0), 0, "it was asked to end later");
     });
 }
@@ -252,8 +260,7 @@ fn a_confirmation_releases_while_valid_and_the_kubelet_is_unreachable() {
             }
             let mut state = state(checker);
             // The kubelet can report its present boot.
-            let speaks = ApiRequest::new("node-0", http::Method::GET, "/api/v1/nodes/node-0");
-            (0..150).step_by(10).for_each(|second| state.record_report(Duration::from_secs(second), &speaks));
+            reads(&mut state, (0..150).step_by(10));
             state.clocks_jumped = said.jumped;
             state.fences.nodes = not_ready();
             let spec = json!({ "kind": "Asserted", "leaseRenewed": THEN, "validSeconds": 60,
@@ -283,8 +290,7 @@ fn l2_a_confirmation_is_used_though_the_device_fails() {
         let mut state = state(checker);
         state.fences.nodes = not_ready();
         state.fences.failing = [("node-0".to_owned(), Duration::from_secs(900))].into();
-        let leaving = Leaving { name: "a".to_owned(), node: "node-0".to_owned(), since: Duration::ZERO };
-        state.fences.leaving = [("uid-a".to_owned(), leaving)].into();
+        state.fences.leaving = leaving(0);
         let mut learn = |at: u64, kind: &str, valid: Option<u64>| {
             let mut evidence = node_evidence("2026-11-21T00:00:10Z");
             (evidence["spec"]["kind"], evidence["spec"]["validSeconds"]) = (kind.into(), json!(valid));
@@ -317,13 +323,12 @@ fn a_connected_kubelet_is_excused_by_faults_since_the_deletion() {
         inside(|checker| {
             let mut state = state(checker);
             state.fences.observe(at(100), &asked_to_end());
-            let speaks = ApiRequest::new("node-0", http::Method::GET, "/api/v1/nodes/node-0");
-            [90, 104, 118, 132, 139].into_iter().for_each(|second| state.record_report(at(second), &speaks));
+            reads(&mut state, [90, 104, 118, 132, 139]);
             assert_eq!(state.excuse_of_release(at(140), "uid-a", "node-0"), None, "{what}");
             state.record_broken(Assumption::WatchDelivers, Some(node), at(from), at(until));
             assert_eq!(state.excuse_of_release(at(140), "uid-a", "node-0").is_some(), excused, "{what}");
             assert!(state.excuse_of_release(at(155), "uid-a", "node-0").is_some(), "nobody could hear it");
-            state.record_report(at(171), &speaks);
+            reads(&mut state, [171]);
             let back = state.excuse_of_release(at(172), "uid-a", "node-0");
             assert!(back.is_some(), "it is back since the reads of that release");
         });
@@ -339,8 +344,7 @@ fn a_kubelet_back_within_the_quarantine_counts_only_if_it_reports() {
         inside(|checker| {
             let mut state = state(checker);
             state.fences.observe(at(100), &asked_to_end());
-            let speaks = ApiRequest::new("node-0", http::Method::GET, "/api/v1/nodes/node-0");
-            [125, 139, 153, 166].into_iter().for_each(|second| state.record_report(at(second), &speaks));
+            reads(&mut state, [125, 139, 153, 166]);
             let report = ApiRequest::new("node-0", http::Method::PATCH, "/x");
             reports_at.iter().for_each(|second| state.observe(at(*second), &report, &asked_to_end()));
             excused = state.excuse_of_release(at(released_at), "uid-a", "node-0").is_some();
