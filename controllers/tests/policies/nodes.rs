@@ -15,6 +15,12 @@ const KARPENTER: &str = "system:serviceaccount:kube-system:karpenter";
 const AZURE: &str = "system:serviceaccount:kube-system:azure";
 const DOWN: &str = "nodes confirm-down";
 
+const NO_PROOF: Expect = Refused("There is no proof that it is off");
+const ITS_KUBELET: Expect = Refused("only the kubelet of node w1");
+const PAUSE: Expect = Refused("pod-safety pause w1");
+const RESUME: Expect = Refused("pod-safety resume w1");
+const EXCLUDE: Expect = Refused("exclude its own node");
+
 pub(crate) fn rows() -> Vec<Row> {
     [taints(), conditions(), mounts(), deletions(), marks()].into_iter().flatten().collect()
 }
@@ -48,98 +54,64 @@ fn changed(user: &str, old: Value, new: Value) -> Request {
     Request::new(user, "UPDATE nodes").old(old).object(new)
 }
 
+fn reports(user: &str, old: Value, new: Value) -> Request {
+    Request::new(user, "UPDATE nodes/status").old(old).object(new)
+}
+
 fn taints() -> Vec<Row> {
     let off = |object| tainted(object, OUT_OF_SERVICE_TAINT);
+    let adds = |user: &str, ready: &str| changed(user, w1(ready), off(w1(ready)));
+    let adds_burnt = || changed(DEV, w1("Unknown"), off(burnt(w1("Unknown"))));
+    const SUSPECT: Expect = Refused("only pod-safety removes the taint pod-safety.dev/suspect");
     let made = |new: Value| Request::new(DEV, "CREATE nodes").object(new);
     vec![
-        row("the taint", changed(DEV, w1("Unknown"), off(w1("Unknown"))), Refused("There is no proof that it is off")),
-        row(
-            "the taint, by a controller that checks the machine",
-            changed(AZURE, w1("Unknown"), off(w1("Unknown"))),
-            Allowed,
-        ),
-        row(
-            "bypass: the taint of a Ready node, by such a controller",
-            changed(AZURE, w1("True"), off(w1("True"))),
-            Refused("There is no proof that it is off"),
-        ),
-        row("the taint, with the right", changed(DEV, w1("Unknown"), off(burnt(w1("Unknown")))).may(DOWN), Allowed),
-        row(
-            "the taint, with a reason alone",
-            changed(DEV, w1("Unknown"), off(burnt(w1("Unknown")))),
-            Refused("There is no proof that it is off"),
-        ),
+        row("the taint", adds(DEV, "Unknown"), NO_PROOF),
+        row("the taint, by a controller that checks the machine", adds(AZURE, "Unknown"), Allowed),
+        row("bypass: the taint of a Ready node, by such a controller", adds(AZURE, "True"), NO_PROOF),
+        row("the taint, with the right", adds_burnt().may(DOWN), Allowed),
+        row("the taint, with a reason alone", adds_burnt(), NO_PROOF),
         row("it was there", changed(DEV, off(w1("Unknown")), off(w1("Unknown"))), Allowed),
-        row(
-            "bypass: the suspect taint is removed",
-            changed(DEV, suspected(w1("True")), w1("True")),
-            Refused("only pod-safety removes the taint pod-safety.dev/suspect"),
-        ),
+        row("bypass: the suspect taint is removed", changed(DEV, suspected(w1("True")), w1("True")), SUSPECT),
         row("it stays beside another", changed(DEV, suspected(w1("True")), suspected(w1("True"))), Allowed),
         row("removed, by right", changed(DEV, suspected(w1("True")), burnt(w1("True"))).may(DOWN), Allowed),
         row("another taint", changed(DEV, w1("True"), tainted(w1("True"), "a")), Allowed),
-        row("pod-safety", changed(OURS, w1("Unknown"), off(w1("Unknown"))), NotAsked),
-        row(
-            "bypass: a Node comes with the taint",
-            made(off(w1("Unknown"))),
-            Refused("There is no proof that it is off"),
-        ),
+        row("pod-safety", adds(OURS, "Unknown"), NotAsked),
+        row("bypass: a Node comes with the taint", made(off(w1("Unknown"))), NO_PROOF),
         row("a Node comes without", made(w1("True")), Allowed),
     ]
 }
 
 fn conditions() -> Vec<Row> {
-    const GOES: &str = "only the kubelet of node w1 may remove the condition Ready";
-    let says =
-        |user: &str, before: &str, now: &str| Request::new(user, "UPDATE nodes/status").old(w1(before)).object(w1(now));
-    let forgets = |user: &str, now: Value| Request::new(user, "UPDATE nodes/status").old(w1("Unknown")).object(now);
+    const GOES: Expect = Refused("only the kubelet of node w1 may remove the condition Ready");
+    let says = |user: &str, before: &str, now: &str| reports(user, w1(before), w1(now));
+    let forgets = |user: &str, now: Value| reports(user, w1("Unknown"), now);
+    let renamed = patched(unreported(), json!({ "status": { "conditions": [{ "type": "Readi" }] } }));
     vec![
-        row("bypass: it is marked Ready", says(DEV, "Unknown", "True"), Refused("only the kubelet of node w1")),
-        row(
-            "bypass: another kubelet does",
-            says("system:node:w2", "Unknown", "True"),
-            Refused("only the kubelet of node w1"),
-        ),
+        row("bypass: it is marked Ready", says(DEV, "Unknown", "True"), ITS_KUBELET),
+        row("bypass: another kubelet does", says("system:node:w2", "Unknown", "True"), ITS_KUBELET),
         row("its kubelet", says(KUBELET, "Unknown", "True"), Allowed),
         row("less than Ready", says(DEV, "True", "Unknown"), Allowed),
-        row("bypass: the condition Ready goes", forgets(DEV, unreported()), Refused(GOES)),
-        row(
-            "bypass: the condition Ready gets another name",
-            forgets(DEV, patched(unreported(), json!({ "status": { "conditions": [{ "type": "Readi" }] } }))),
-            Refused(GOES),
-        ),
-        row("it goes, by another kubelet", forgets("system:node:w2", unreported()), Refused(GOES)),
+        row("bypass: the condition Ready goes", forgets(DEV, unreported()), GOES),
+        row("bypass: the condition Ready gets another name", forgets(DEV, renamed), GOES),
+        row("it goes, by another kubelet", forgets("system:node:w2", unreported()), GOES),
         row("it goes, by its kubelet", forgets(KUBELET, unreported()), Allowed),
         row("removed, by right", forgets(DEV, burnt(unreported())).may(DOWN), Allowed),
-        row(
-            "the first report",
-            Request::new(KUBELET, "UPDATE nodes/status").old(unreported()).object(w1("True")),
-            Allowed,
-        ),
-        row(
-            "Unknown, of one that never reported",
-            Request::new(DEV, "UPDATE nodes/status").old(unreported()).object(w1("Unknown")),
-            Allowed,
-        ),
+        row("the first report", reports(KUBELET, unreported(), w1("True")), Allowed),
+        row("Unknown, of one that never reported", reports(DEV, unreported(), w1("Unknown")), Allowed),
     ]
 }
 
 fn mounts() -> Vec<Row> {
-    const GOES: &str = "may remove a volume from status.volumesInUse";
+    const GOES: Expect = Refused("may remove a volume from status.volumesInUse");
     let uses = |volumes: &[&str]| patched(w1("Unknown"), json!({ "status": { "volumesInUse": volumes } }));
-    let says =
-        |user: &str, before: Value, now: Value| Request::new(user, "UPDATE nodes/status").old(before).object(now);
+    let says = reports;
     let both = || uses(&["a", "b"]);
     vec![
-        row("bypass: a volume is reported unmounted", says(DEV, both(), uses(&["b"])), Refused(GOES)),
-        row("bypass: all volumes are", says(DEV, both(), w1("Unknown")), Refused(GOES)),
-        row("bypass: by another kubelet", says("system:node:w2", both(), uses(&["a"])), Refused(GOES)),
+        row("bypass: a volume is reported unmounted", says(DEV, both(), uses(&["b"])), GOES),
+        row("bypass: all volumes are", says(DEV, both(), w1("Unknown")), GOES),
+        row("bypass: by another kubelet", says("system:node:w2", both(), uses(&["a"])), GOES),
         row("its kubelet has unmounted it", says(KUBELET, both(), uses(&["b"])), Allowed),
-        row(
-            "a volume is reported unmounted, with the right",
-            says(DEV, both(), burnt(uses(&["b"]))).may(DOWN),
-            Allowed,
-        ),
+        row("a volume is unmounted, with the right", says(DEV, both(), burnt(uses(&["b"]))).may(DOWN), Allowed),
         row("one more", says(DEV, uses(&["b"]), both()), Allowed),
     ]
 }
@@ -155,6 +127,7 @@ fn going(object: Value) -> Value {
 fn deletions() -> Vec<Row> {
     let deleted = |user: &str, old: Value| Request::new(user, "DELETE nodes").old(old);
     let cordoned = |object| patched(object, json!({ "spec": { "unschedulable": true } }));
+    let lets_go = |user: &str, ready: &str| changed(user, going(w1(ready)), w1(ready));
     const UNPROVED: Expect = Refused("and there is no proof that it is off");
     const IN_USE: Expect = Refused("pods run on node w1");
     vec![
@@ -171,18 +144,10 @@ fn deletions() -> Vec<Row> {
         ),
         row("what is proved carries the taint", deleted(DEV, tainted(w1("Unknown"), OUT_OF_SERVICE_TAINT)), Allowed),
         row("one that never reported", deleted(DEV, unreported()), Allowed),
-        row(
-            "bypass: Karpenter's finalizer of an unreachable deleted one",
-            changed(DEV, going(w1("Unknown")), w1("Unknown")),
-            UNPROVED,
-        ),
-        row(
-            "bypass: Karpenter's finalizer of a Ready one that goes",
-            changed(DEV, going(w1("True")), w1("True")),
-            IN_USE,
-        ),
-        row("by Karpenter, an unreachable one", changed(KARPENTER, going(w1("Unknown")), w1("Unknown")), Allowed),
-        row("by Karpenter, a Ready one", changed(KARPENTER, going(w1("True")), w1("True")), Allowed),
+        row("bypass: Karpenter's finalizer of an unreachable deleted one", lets_go(DEV, "Unknown"), UNPROVED),
+        row("bypass: Karpenter's finalizer of a Ready one that goes", lets_go(DEV, "True"), IN_USE),
+        row("by Karpenter, an unreachable one", lets_go(KARPENTER, "Unknown"), Allowed),
+        row("by Karpenter, a Ready one", lets_go(KARPENTER, "True"), Allowed),
         row("a drained one that goes", changed(DEV, going(cordoned(w1("True"))), cordoned(w1("True"))), Allowed),
         row("another finalizer stays", changed(DEV, going(w1("Unknown")), kept(w1("Unknown"))), Allowed),
         row("a finalizer of one that stays", changed(DEV, kept(w1("Unknown")), w1("Unknown")), Allowed),
@@ -193,51 +158,29 @@ fn deletions() -> Vec<Row> {
 
 fn marks() -> Vec<Row> {
     const EXCLUDED: &str = "remediation.medik8s.io/exclude-from-remediation";
+    const SKIP: &str = "cluster.x-k8s.io/skip-remediation";
     let row = |name, request, expect| Row { policy: "pause", name, request, expect };
     let annotated =
         |key: &str, value: &str| patched(w1("True"), json!({ "metadata": { "annotations": { key: value } } }));
-    let paused = |text: &str| annotated(PAUSE_ANNOTATION, text);
+    let (paused, skips) = (|text: &str| annotated(PAUSE_ANNOTATION, text), annotated(SKIP, ""));
+    let by_kubelet = |old: Value, new: Value| changed(KUBELET, old, new);
     let labelled = || patched(w1("True"), json!({ "metadata": { "labels": { EXCLUDED: "true" } } }));
-    let status = |old: Value, new: Value| Request::new(KUBELET, "UPDATE nodes/status").old(old).object(new);
+    let status = |old: Value, new: Value| reports(KUBELET, old, new);
     let made = |new: Value| Request::new(KUBELET, "CREATE nodes").object(new);
     vec![
         row("a person pauses", changed(DEV, w1("True"), paused("hands in it")), NotAsked),
-        row("bypass: its kubelet pauses", changed(KUBELET, w1("True"), paused("mine")), Refused("pod-safety pause w1")),
-        row("bypass: by its status", status(w1("True"), paused("mine")), Refused("pod-safety pause w1")),
-        row(
-            "bypass: by Cluster API's mark",
-            changed(KUBELET, w1("True"), annotated("cluster.x-k8s.io/skip-remediation", "")),
-            Refused("pod-safety pause w1"),
-        ),
-        row(
-            "bypass: by another reason",
-            changed(KUBELET, paused("hands in it"), paused("mine")),
-            Refused("pod-safety pause w1"),
-        ),
-        row("bypass: a Node comes paused", made(paused("mine")), Refused("pod-safety pause w1")),
-        row("bypass: by medik8s' label", changed(KUBELET, w1("True"), labelled()), Refused("exclude its own node")),
-        row("bypass: a Node comes with that label", made(labelled()), Refused("exclude its own node")),
+        row("bypass: its kubelet pauses", changed(KUBELET, w1("True"), paused("mine")), PAUSE),
+        row("bypass: by its status", status(w1("True"), paused("mine")), PAUSE),
+        row("bypass: by Cluster API's mark", by_kubelet(w1("True"), skips.clone()), PAUSE),
+        row("bypass: by another reason", by_kubelet(paused("hands in it"), paused("mine")), PAUSE),
+        row("bypass: a Node comes paused", made(paused("mine")), PAUSE),
+        row("bypass: by medik8s' label", changed(KUBELET, w1("True"), labelled()), EXCLUDE),
+        row("bypass: a Node comes with that label", made(labelled()), EXCLUDE),
         row("a Node comes without marks", made(w1("True")), Allowed),
-        row(
-            "bypass: its kubelet ends the pause of a person",
-            changed(KUBELET, paused("hands in it"), w1("True")),
-            Refused("pod-safety resume w1"),
-        ),
-        row(
-            "bypass: it ends the pause by its status",
-            status(paused("hands in it"), w1("True")),
-            Refused("pod-safety resume w1"),
-        ),
-        row(
-            "bypass: it takes Cluster API's mark away",
-            changed(KUBELET, annotated("cluster.x-k8s.io/skip-remediation", ""), w1("True")),
-            Refused("pod-safety resume w1"),
-        ),
-        row(
-            "bypass: it takes medik8s' label away",
-            changed(KUBELET, labelled(), w1("True")),
-            Refused("exclude its own node"),
-        ),
+        row("bypass: its kubelet ends the pause of a person", by_kubelet(paused("hands in it"), w1("True")), RESUME),
+        row("bypass: it ends the pause by its status", status(paused("hands in it"), w1("True")), RESUME),
+        row("bypass: it takes Cluster API's mark away", by_kubelet(skips, w1("True")), RESUME),
+        row("bypass: it takes medik8s' label away", by_kubelet(labelled(), w1("True")), EXCLUDE),
         row("a person ends a pause", changed(DEV, paused("hands in it"), w1("True")), NotAsked),
         row("a pause of others stays", status(paused("hands in it"), paused("hands in it")), Allowed),
         row("a label of others stays", status(labelled(), labelled()), Allowed),

@@ -10,7 +10,16 @@ use Expect::{Allowed, NotAsked, Refused};
 const DEV: &str = "dev";
 const KUBELET: &str = "system:node:w1";
 const REASON: &str = "pod-safety.dev/break-glass";
+const FORCE_DETACH: &str = "volumeattachments force-detach";
 const FORCE: &str = "pods force-delete";
+
+const ENDS: Expect = Refused("before its containers terminate");
+const SELF_NAME: Expect = Refused("must be your own user name");
+const ALONE: Expect = Refused("pod-safety alone writes it");
+const HELD: Expect = Refused("is held");
+const DETACH: Expect = Refused("force-detach");
+const BY_US_ALONE: Expect = Refused("by pod-safety alone");
+const GRACE: Expect = Refused("Set at least 1");
 
 pub(crate) fn rows() -> Vec<Row> {
     [
@@ -40,6 +49,7 @@ fn reasoned(object: Value, reason: &str) -> Value {
     patched(object, json!({ "metadata": { "annotations": { REASON: reason } } }))
 }
 
+const MORE: Expect = Refused("break-glass=REASON");
 const RUNS: Expect = Refused("may still run");
 
 fn forced(user: &str, old: impl Into<Value>) -> Request {
@@ -52,7 +62,6 @@ fn row_of_deletion(name: &'static str, request: Request, expect: Expect) -> Row 
 
 /// By user, right and reason.
 fn force_delete() -> Vec<Row> {
-    const MORE: Expect = Refused("break-glass=REASON");
     let row = row_of_deletion;
     let web = || pod("web").on("w1");
     let with_reason = |reason: &str| forced(DEV, reasoned(stateful(), reason));
@@ -79,6 +88,7 @@ fn force_delete_by_pod() -> Vec<Row> {
         |field: &str| forced(DEV, patched(stateful(), json!({ "status": { "phase": "Failed", field: [runs] } })));
     let graceless = |of: Value| forced(DEV, patched(of, json!({ "spec": { "terminationGracePeriodSeconds": 0 } })));
     let owned = |api: &str, kind: &str, name: &str| pod("db-0").on("w1").owned_by(api, kind, name).into();
+    let of_db = |api: &str, kind: &str| owned(api, kind, "db");
     let called = |hostname: &str| patched(pod("db-0").on("w1").into(), json!({ "spec": { "hostname": hostname } }));
     vec![
         row("a grace", delete().options(json!({ "gracePeriodSeconds": 1 })), NotAsked),
@@ -104,18 +114,18 @@ fn force_delete_by_pod() -> Vec<Row> {
         ),
         row(
             "bypass: graceless, of an operator of databases",
-            graceless(owned("postgresql.cnpg.io/v1", "Cluster", "db")),
+            graceless(of_db("postgresql.cnpg.io/v1", "Cluster")),
             Refused("Cluster db would start another db-0"),
         ),
         row(
             "bypass: graceless, of Kruise's StatefulSet",
-            graceless(owned("apps.kruise.io/v1beta1", "StatefulSet", "db")),
+            graceless(of_db("apps.kruise.io/v1beta1", "StatefulSet")),
             Refused("StatefulSet db would start another db-0"),
         ),
         row(
-            "of an operator, with the right and without a reason",
-            forced(DEV, owned("core.strimzi.io/v1beta2", "StrimziPodSet", "db")).may(FORCE),
-            Refused("break-glass=REASON"),
+            "of an operator, with the right, no reason",
+            forced(DEV, of_db("core.strimzi.io/v1beta2", "StrimziPodSet")).may(FORCE),
+            MORE,
         ),
     ]
 }
@@ -227,22 +237,18 @@ fn leases() -> Vec<Row> {
         row("pod-safety", asks(OURS, "UPDATE", leader()), NotAsked),
         row("an election of others", asks(DEV, "UPDATE", lease("kube-system", "other")), NotAsked),
         row("bypass: another leader", asks(DEV, "UPDATE", leader()), Refused("a Lease of another name")),
-        row("bypass: the leader's is deleted", asks(DEV, "DELETE", leader()), Refused("by pod-safety alone")),
+        row("bypass: the leader's is deleted", asks(DEV, "DELETE", leader()), BY_US_ALONE),
         row("another release", asks(DEV, "UPDATE", leader()).may("/pods/status patch"), Allowed),
-        row("bypass: a volume is taken", asks(DEV, "CREATE", volume()), Refused("force-detach")),
-        row("bypass: a volume is free", asks(DEV, "DELETE", volume()), Refused("force-detach")),
-        row(
-            "a volume is freed, with the right",
-            asks(DEV, "DELETE", volume()).may("volumeattachments force-detach"),
-            Allowed,
-        ),
+        row("bypass: a volume is taken", asks(DEV, "CREATE", volume()), DETACH),
+        row("bypass: a volume is free", asks(DEV, "DELETE", volume()), DETACH),
+        row("a volume is freed, with the right", asks(DEV, "DELETE", volume()).may(FORCE_DETACH), Allowed),
         row(
             "bypass: the right to detach frees no leader",
-            asks(DEV, "UPDATE", leader()).may("volumeattachments force-detach"),
-            Refused("by pod-safety alone"),
+            asks(DEV, "UPDATE", leader()).may(FORCE_DETACH),
+            BY_US_ALONE,
         ),
         row("the namespace is deleted", asks(end, "DELETE", volume()), NotAsked),
-        row("bypass: its controller writes", asks(end, "UPDATE", volume()), Refused("by pod-safety alone")),
+        row("bypass: its controller writes", asks(end, "UPDATE", volume()), BY_US_ALONE),
     ]
 }
 
@@ -254,16 +260,12 @@ fn evictions() -> Vec<Row> {
     let now = || json!({ "deleteOptions": { "gracePeriodSeconds": 0 } });
     let row = |name, request, expect| Row { policy: "eviction", name, request, expect };
     vec![
-        row("grace 0", evicts(DEV, now()), Refused("before its containers terminate")),
+        row("grace 0", evicts(DEV, now()), ENDS),
         row("a grace", evicts(DEV, json!({ "deleteOptions": { "gracePeriodSeconds": 1 } })), NotAsked),
         row("its own grace", evicts(DEV, json!({})), NotAsked),
         row("pod-safety", evicts(OURS, now()), NotAsked),
         row("right and reason", evicts(DEV, reasoned(now(), "burnt")).may(FORCE), Allowed),
-        row(
-            "a reason without the right",
-            evicts(DEV, reasoned(now(), ".")),
-            Refused("before its containers terminate"),
-        ),
+        row("a reason without the right", evicts(DEV, reasoned(now(), ".")), ENDS),
     ]
 }
 
@@ -278,30 +280,19 @@ fn attachments() -> Vec<Row> {
         Request::new(DEV, "UPDATE storage.k8s.io/volumeattachments").old(held(json!({}))).object(held(change))
     };
     let row = |name, request, expect| Row { policy: "attachment-hold", name, request, expect };
+    let annotated = |key: &str, value: Value| json!({ "metadata": { "annotations": { key: value } } });
     let burnt = || json!({ "metadata": { "annotations": { REASON: "burnt" } } });
     let gone_and_burnt = || json!({ "metadata": { "annotations": { HOLD: null, REASON: "burnt" } } });
     vec![
         row("it is deleted", deleted(DEV, held(json!({}))), Refused("is held: w1 may still write")),
         row("one that is not held", deleted(DEV, json!({ "metadata": { "name": "a" } })), NotAsked),
         row("pod-safety", deleted(OURS, held(json!({}))), NotAsked),
-        row("right and reason", deleted(DEV, held(burnt())).may("volumeattachments force-detach"), Allowed),
-        row("a reason without the right", deleted(DEV, held(burnt())), Refused("is held")),
+        row("right and reason", deleted(DEV, held(burnt())).may(FORCE_DETACH), Allowed),
+        row("a reason without the right", deleted(DEV, held(burnt())), HELD),
         row("another change", changed(json!({ "metadata": { "labels": { "a": "b" } } })), Allowed),
-        row(
-            "bypass: the mark goes first",
-            changed(json!({ "metadata": { "annotations": { HOLD: null } } })),
-            Refused("is held"),
-        ),
-        row(
-            "bypass: the mark is emptied",
-            changed(json!({ "metadata": { "annotations": { HOLD: "" } } })),
-            Refused("is held"),
-        ),
-        row(
-            "the mark is removed, with the right",
-            changed(gone_and_burnt()).may("volumeattachments force-detach"),
-            Allowed,
-        ),
+        row("bypass: the mark goes first", changed(annotated(HOLD, json!(null))), HELD),
+        row("bypass: the mark is emptied", changed(annotated(HOLD, json!(""))), HELD),
+        row("the mark is removed, with the right", changed(gone_and_burnt()).may(FORCE_DETACH), Allowed),
     ]
 }
 
@@ -326,7 +317,7 @@ fn volumes() -> Vec<Row> {
     };
     let inline = Request::new(DEV, ACT[0]).object(json!({ "spec": { "source": {} } }));
     let ours = Request::new("system:serviceaccount:pod-safety:keeper", ACT[0]).object(at("w2"));
-    let burnt = Request::new(DEV, ACT[0]).object(reasoned(at("w2"), "burnt")).may("volumeattachments force-detach");
+    let burnt = Request::new(DEV, ACT[0]).object(reasoned(at("w2"), "burnt")).may(FORCE_DETACH);
     let again = Refused("its owner may still write");
     vec![
         row("attached elsewhere", attach("w2"), held(), Refused("not attached to w2: its pod may run on w1")),
@@ -355,10 +346,10 @@ fn stateful_sets() -> Vec<Row> {
     let changed = |old: Value, new: Value| Request::new(DEV, "UPDATE apps/statefulsets").old(old).object(new);
     let row = |name, request, expect| Row { policy: "stateful-set-grace", name, request, expect };
     vec![
-        row("made with grace 0", made(DEV, set(Some(0))), Refused("Set at least 1")),
+        row("made with grace 0", made(DEV, set(Some(0))), GRACE),
         row("made with a grace", made(DEV, set(Some(30))), NotAsked),
         row("without any", made(DEV, set(None)), NotAsked),
-        row("it gets grace 0", changed(set(Some(30)), set(Some(0))), Refused("Set at least 1")),
+        row("it gets grace 0", changed(set(Some(30)), set(Some(0))), GRACE),
         row("it has grace 0 already", changed(set(Some(0)), set(Some(0))), NotAsked),
         row("with a reason", made(DEV, reasoned(set(Some(0)), "a cache")), Allowed),
         row("pod-safety", made(OURS, set(Some(0))), NotAsked),
@@ -411,26 +402,18 @@ fn fences() -> Vec<Row> {
     let row = |name, request, expect| Row { policy: "fence", name, request, expect };
     vec![
         row("in one's own name", opens(DEV, json!({ "kind": "Person", "by": DEV })), Allowed),
-        row(
-            "bypass: in another name",
-            opens(DEV, json!({ "kind": "Person", "by": "boss" })),
-            Refused("must be your own user name"),
-        ),
-        row("bypass: in no name", opens(DEV, json!({ "kind": "Person" })), Refused("must be your own user name")),
+        row("bypass: in another name", opens(DEV, json!({ "kind": "Person", "by": "boss" })), SELF_NAME),
+        row("bypass: in no name", opens(DEV, json!({ "kind": "Person" })), SELF_NAME),
         row(
             "bypass: a trigger that pod-safety finds",
             opens(DEV, json!({ "kind": "Detected", "by": DEV })),
             Refused("opened by pod-safety alone"),
         ),
         row("pod-safety", opens(OURS, json!({ "kind": "Detected" })), NotAsked),
-        row("bypass: a forged NodeFence", status(DEV, "nodefences"), Refused("pod-safety alone writes it")),
-        row("bypass: a forged FenceDevice", status(DEV, "fencedevices"), Refused("pod-safety alone writes it")),
-        row("bypass: a forged FencePolicy", status(DEV, "fencepolicies"), Refused("pod-safety alone writes it")),
-        row(
-            "bypass: a forged remediation",
-            status(DEV, "podsafetyremediations"),
-            Refused("pod-safety alone writes it"),
-        ),
+        row("bypass: a forged NodeFence", status(DEV, "nodefences"), ALONE),
+        row("bypass: a forged FenceDevice", status(DEV, "fencedevices"), ALONE),
+        row("bypass: a forged FencePolicy", status(DEV, "fencepolicies"), ALONE),
+        row("bypass: a forged remediation", status(DEV, "podsafetyremediations"), ALONE),
         row("evidence is withdrawn", withdraws().may("nodes confirm-down"), Allowed),
         row("bypass: without the right to confirm", withdraws(), Refused("you need the verb confirm-down")),
     ]

@@ -8,6 +8,12 @@ use crate::engine::{Request, patched};
 use crate::{Expect, OURS, Row};
 use Expect::{Allowed, Refused};
 
+const CONDITIONS: Expect = Refused("of the conditions of a node");
+const CONDITIONS_ALONE: Expect = Refused("writes conditions alone");
+const NOT_OURS: Expect = Refused("does not belong to pod-safety");
+const HOLD_ALONE: Expect = Refused("changes nothing in a BareMetalHost but");
+const NEVER: Expect = Refused("never does this");
+
 pub(crate) fn rows() -> Vec<Row> {
     [taints(), stolen_nodes(), node_status(), leases(), own_kinds(), foreign_kinds(), hosts(), the_rest()]
         .into_iter()
@@ -124,40 +130,20 @@ fn node_status() -> Vec<Row> {
     let before = || w1(&[ready(), disk(), net()]);
     let says = |conditions: &[Value]| update("nodes/status", before(), w1(conditions));
     let (silent, dark) = (|| condition("Ready", "Unknown"), || condition("DiskPressure", "Unknown"));
-    let ours = || condition(NODE_UNREACHABLE_CONDITION, "True");
+    let (pid, ours) = (condition("PIDPressure", "Unknown"), || condition(NODE_UNREACHABLE_CONDITION, "True"));
     let with = |change: Value| update("nodes/status", before(), patched(before(), change));
     vec![
-        row(
-            "it is unreachable",
-            says(&[silent(), dark(), net(), condition("PIDPressure", "Unknown"), ours()]),
-            Allowed,
-        ),
-        row(
-            "bypass: called Ready",
-            update("nodes/status", w1(&[silent()]), w1(&[ready()])),
-            Refused("of the conditions of a node"),
-        ),
-        row(
-            "bypass: called not Ready",
-            says(&[condition("Ready", "False"), disk(), net()]),
-            Refused("of the conditions of a node"),
-        ),
-        row(
-            "bypass: its network",
-            says(&[ready(), disk(), condition("NetworkUnavailable", "True")]),
-            Refused("of the conditions of a node"),
-        ),
-        row("bypass: a condition goes", says(&[ready(), disk()]), Refused("of the conditions of a node")),
+        row("it is unreachable", says(&[silent(), dark(), net(), pid, ours()]), Allowed),
+        row("bypass: called Ready", update("nodes/status", w1(&[silent()]), w1(&[ready()])), CONDITIONS),
+        row("bypass: called not Ready", says(&[condition("Ready", "False"), disk(), net()]), CONDITIONS),
+        row("bypass: its network", says(&[ready(), disk(), condition("NetworkUnavailable", "True")]), CONDITIONS),
+        row("bypass: a condition goes", says(&[ready(), disk()]), CONDITIONS),
         row(
             "bypass: another address",
-            with(json!({ "status": { "addresses": [{ "type": "InternalIP", "address": "10.0.0.1" }] } })),
-            Refused("writes conditions alone"),
+            with(json!({ "status": { "addresses": [{ "address": "10.0.0.1" }] } })),
+            CONDITIONS_ALONE,
         ),
-        row(
-            "bypass: another machine",
-            with(json!({ "status": { "nodeInfo": { "bootID": "x" } } })),
-            Refused("writes conditions alone"),
-        ),
+        row("bypass: another machine", with(json!({ "status": { "nodeInfo": { "bootID": "x" } } })), CONDITIONS_ALONE),
         row(
             "bypass: a label, by the status",
             with(json!({ "metadata": { "labels": { "a": "b" } } })),
@@ -169,36 +155,16 @@ fn node_status() -> Vec<Row> {
 fn leases() -> Vec<Row> {
     let at = |namespace: &str, name: &str| Value::from(lease(name, 0).in_namespace(namespace));
     let kind = "coordination.k8s.io/leases";
-    let changed = |namespace: &str, name: &str| {
-        update(
-            kind,
-            at(namespace, name),
-            patched(
-                at(namespace, name),
-                json!({ "metadata": { "labels": { "a": "b" } }, "spec": { "holderIdentity": "x" } }),
-            ),
-        )
-    };
+    let change = json!({ "metadata": { "labels": { "a": "b" } }, "spec": { "holderIdentity": "x" } });
+    let changed = |space: &str, name: &str| update(kind, at(space, name), patched(at(space, name), change.clone()));
     vec![
         row("whose a volume is", created(kind, volume_lease("data", None)), Allowed),
         row("whose a volume is, later", changed("pod-safety-volumes", "data"), Allowed),
         row("a volume is gone", deleted(kind, at("pod-safety-volumes", "data")), Allowed),
         row("the medik8s Lease", changed("medik8s-leases", "node-w1"), Allowed),
-        row(
-            "bypass: a heartbeat",
-            changed("kube-node-lease", "w1"),
-            Refused("kube-node-lease/w1 does not belong to pod-safety"),
-        ),
-        row(
-            "bypass: another leader",
-            changed("kube-system", "kube-controller-manager"),
-            Refused("does not belong to pod-safety"),
-        ),
-        row(
-            "bypass: another of medik8s",
-            changed("medik8s-leases", "operator"),
-            Refused("does not belong to pod-safety"),
-        ),
+        row("bypass: a heartbeat", changed("kube-node-lease", "w1"), NOT_OURS),
+        row("bypass: another leader", changed("kube-system", "kube-controller-manager"), NOT_OURS),
+        row("bypass: another of medik8s", changed("medik8s-leases", "operator"), NOT_OURS),
     ]
 }
 
@@ -231,23 +197,14 @@ fn own_kinds() -> Vec<Row> {
             keeps(&["pod-safety.dev/fencing"]),
             Refused("the finalizers of others"),
         ),
-        row(
-            "bypass: evidence is changed",
-            update(&of("fenceevidences"), named("x"), named("x")),
-            Refused("never does this"),
-        ),
-        row("bypass: a policy", update(&of("fencepolicies"), named("x"), named("x")), Refused("never does this")),
-        row("bypass: a device", created(&of("fencedevices"), named("x")), Refused("never does this")),
+        row("bypass: evidence is changed", update(&of("fenceevidences"), named("x"), named("x")), NEVER),
+        row("bypass: a policy", update(&of("fencepolicies"), named("x"), named("x")), NEVER),
+        row("bypass: a device", created(&of("fencedevices"), named("x")), NEVER),
         row("bypass: a device, by its status", respec, Refused("the spec of pod-safety.dev/fencedevices/status")),
-        row(
-            "bypass: a remediation of its own",
-            created(&of("podsafetyremediations"), named("w2")),
-            Refused("never does this"),
-        ),
+        row("bypass: a remediation of its own", created(&of("podsafetyremediations"), named("w2")), NEVER),
     ]
 }
 
-const HOSTS: &str = "metal3.io/baremetalhosts";
 const HOLD: &str = "reboot.metal3.io/pod-safety";
 
 fn host(annotations: Value) -> Obj {
@@ -255,29 +212,22 @@ fn host(annotations: Value) -> Obj {
 }
 
 fn hosts() -> Vec<Row> {
+    let (plain, held) = (|| host(json!({})), || host(json!({ HOLD: "{}" })));
+    let detached = host(json!({ "baremetalhost.metal3.io/detached": "" }));
+    let paused = host(json!({ "baremetalhost.metal3.io/paused": "" }));
+    let kept = plain().set("/metadata/finalizers", json!(["f"]));
+    let changed = |old: Obj, new: Obj| update("metal3.io/baremetalhosts", old, new);
     vec![
-        row("its host is kept off", update(HOSTS, host(json!({})), host(json!({ HOLD: "{}" }))), Allowed),
-        row("its host may run", update(HOSTS, host(json!({ HOLD: "{}" })), host(json!({}))), Allowed),
-        row(
-            "bypass: a host is detached",
-            update(HOSTS, host(json!({})), host(json!({ "baremetalhost.metal3.io/detached": "" }))),
-            Refused("changes nothing in a BareMetalHost but"),
-        ),
-        row(
-            "bypass: a host is managed again",
-            update(HOSTS, host(json!({ "baremetalhost.metal3.io/paused": "" })), host(json!({}))),
-            Refused("changes nothing in a BareMetalHost but"),
-        ),
+        row("its host is kept off", changed(plain(), held()), Allowed),
+        row("its host may run", changed(held(), plain()), Allowed),
+        row("bypass: a host is detached", changed(plain(), detached), HOLD_ALONE),
+        row("bypass: a host is managed again", changed(paused, plain()), HOLD_ALONE),
         row(
             "bypass: a host of another owner is switched by its spec",
-            update(HOSTS, host(json!({})), host(json!({})).set("/spec/online", json!(false))),
-            Refused("changes nothing in a BareMetalHost but"),
+            changed(plain(), plain().set("/spec/online", json!(false))),
+            HOLD_ALONE,
         ),
-        row(
-            "bypass: a host loses its finalizer",
-            update(HOSTS, host(json!({})).set("/metadata/finalizers", json!(["f"])), host(json!({}))),
-            Refused("changes nothing in a BareMetalHost but"),
-        ),
+        row("bypass: a host loses its finalizer", changed(kept, plain()), HOLD_ALONE),
     ]
 }
 
@@ -290,7 +240,6 @@ fn foreign_kinds() -> Vec<Row> {
     let fenced = || fences(&["10.0.0.1/32", "fd00::1/128"]);
     let many = vec!["10.0.0.1/32"; 33];
     let lifted = fenced().set("/spec/fenceState", json!("Unfenced"));
-    const NEVER: Expect = Refused("never does this");
     const HOSTS_ALONE: Expect = Refused("each of one host");
     let remediation = || {
         let owner =
@@ -341,27 +290,11 @@ fn the_rest() -> Vec<Row> {
             Refused("the spec of policy/poddisruptionbudgets/status"),
         ),
         row("an Event", created("events", named("e")), Allowed),
-        row(
-            "what it may is asked",
-            created("authorization.k8s.io/selfsubjectaccessreviews", json!({ "metadata": {} })),
-            Allowed,
-        ),
-        row(
-            "bypass: a Deployment",
-            update("apps/deployments", workload("d", 1), workload("d", 9)),
-            Refused("never does this: UPDATE apps/deployments"),
-        ),
-        row(
-            "bypass: a scale",
-            update("apps/deployments/scale", workload("d", 1), workload("d", 9)),
-            Refused("never does this"),
-        ),
+        row("what it may is asked", created("authorization.k8s.io/selfsubjectaccessreviews", named("r")), Allowed),
+        row("bypass: a Deployment", update("apps/deployments", workload("d", 1), workload("d", 9)), NEVER),
+        row("bypass: a scale", update("apps/deployments/scale", workload("d", 1), workload("d", 9)), NEVER),
         row("bypass: a Secret", created("secrets", named("s")), Refused("never does this: CREATE secrets")),
-        row("bypass: a token", created("serviceaccounts/token", json!({ "metadata": {} })), Refused("never does this")),
-        row(
-            "bypass: an attachment",
-            deleted("storage.k8s.io/volumeattachments", named("a")),
-            Refused("never does this"),
-        ),
+        row("bypass: a token", created("serviceaccounts/token", json!({ "metadata": {} })), NEVER),
+        row("bypass: an attachment", deleted("storage.k8s.io/volumeattachments", named("a")), NEVER),
     ]
 }

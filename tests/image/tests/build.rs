@@ -17,11 +17,7 @@ const MAX_BYTES: u64 = 30 * 1024 * 1024;
 #[test]
 fn the_dockerfile_builds_an_image_that_runs() -> Result<()> {
     let Image { root, user, .. } = build()?;
-    assert_eq!(
-        files_below(&root)?,
-        [root.join("pod-safety"), root.join("pod-safety-agent")],
-        "the image holds more than its binaries"
-    );
+    assert_eq!(files_below(&root)?, [root.join("pod-safety"), root.join("pod-safety-agent")], "more than its binaries");
     let binary = fs::read(root.join("pod-safety"))?;
     ensure!((binary.len() as u64) < MAX_BYTES, "{} bytes", binary.len());
     ensure!(is_static(&binary)?, "the binary asks for a dynamic loader, and scratch has none");

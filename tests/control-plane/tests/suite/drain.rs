@@ -50,6 +50,7 @@ async fn budget(plane: &ControlPlane, name: &str, app: &str, spec: Value) {
 
 /// The kubelets and the scheduler: unbound pods get the first schedulable node, bound ones become Ready, terminating ones are removed after
 /// a moment. Records the highest number of pods of `db` that were unavailable at the same time.
+#[derive(Default)]
 struct Kubelets {
     stop: AtomicBool,
     most_down: AtomicUsize,
@@ -154,8 +155,7 @@ async fn drain_respects_pdbs_and_names_what_blocks() {
     // The scheduler below takes the first schedulable node: all pods go to "a".
     objects::create_node(&client, &objects::node("a").with_ready("True")).await.unwrap();
     let _kcm = plane.kube_controller_manager(KCM, &[]).await.unwrap();
-    let kubelets =
-        Kubelets { stop: AtomicBool::new(false), most_down: AtomicUsize::new(0), watches: AtomicBool::new(false) };
+    let kubelets = Kubelets::default();
     let scenario = async {
         scenario(&plane, &kubelets).await;
         kubelets.stop.store(true, Ordering::SeqCst);

@@ -21,20 +21,27 @@ mod vcenter;
 mod watchdog;
 mod whole;
 
-use std::collections::BTreeSet;
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
-use kube::Client;
-use pod_safety_control_plane::rigs::Rigs;
-use pod_safety_control_plane::workloads::{self, STATEFUL_SET};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::jiff::Timestamp;
+use kube::api::ListParams;
+use kube::{Api, Client};
+use pod_safety_control_plane::rigs::{Ipmi, PASSWORD, Rigs, USER};
+use pod_safety_control_plane::workloads::{self, Kind, STATEFUL_SET, define};
 use pod_safety_control_plane::{
-    AuditLog, Component, ControlPlane, PodSafety, check_that, objects, observe, wait_until,
+    AuditLog, Component, ControlPlane, Options, Output, PodSafety, Program, SHORT_LEADER_LEASE, check_that, objects,
+    observe, wait_until,
 };
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::commands::apply;
+use cloud::{policy_of_all, target};
 use machine::Machine;
 
 const NAMESPACE: &str = "shop";

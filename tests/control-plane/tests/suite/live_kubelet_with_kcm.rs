@@ -155,10 +155,7 @@ async fn pod_safety_deletes_gracefully_first_if_the_lease_is_collected_with_the_
     let began = Instant::now();
     while began.elapsed() < HELD {
         let pod = member(api).await.unwrap();
-        assert_eq!(
-            pod.metadata.resource_version, deletion.metadata.resource_version,
-            "its kubelet has its grace period"
-        );
+        assert_eq!(pod.metadata.resource_version, deletion.metadata.resource_version, "its kubelet has its grace");
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
     assert!(!kubelet::has_lease(api, NODE).await.unwrap());

@@ -231,20 +231,12 @@ mod tests {
     fn listed_lines_match_the_table_and_the_rest_the_recording() {
         let good = [("a", "new"), ("b", "new"), ("c", "new"), ("d", "same")];
         assert_eq!(count_mismatches(1, Implementation::PodSafety, &good), 0);
-        assert_eq!(
-            count_mismatches(0, Implementation::PodSafety, &good),
-            1,
-            "the difference is listed for the other step"
-        );
+        assert_eq!(count_mismatches(0, Implementation::PodSafety, &good), 1, "listed for the other step");
         let with =
             |line: &'static str, value: &'static str| good.map(|(of, was)| (of, if of == line { value } else { was }));
         assert_eq!(count_mismatches(1, Implementation::PodSafety, &with("c", "old")), 1, "ours has the weak spot, too");
         assert_eq!(count_mismatches(1, Implementation::PodSafety, &with("d", "other")), 1, "not listed");
-        assert_eq!(
-            count_mismatches(1, Implementation::PodSafety, &with("a", "old")),
-            2,
-            "neither as the step says nor as recorded"
-        );
+        assert_eq!(count_mismatches(1, Implementation::PodSafety, &with("a", "old")), 2, "as neither");
         assert_eq!(count_mismatches(1, Implementation::PodSafety, &good[..3]), 1, "a line is missing");
         let more = [good.as_slice(), &[("e", "there")]].concat();
         assert_eq!(count_mismatches(1, Implementation::PodSafety, &more), 1, "a line too many");

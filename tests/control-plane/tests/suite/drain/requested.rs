@@ -93,8 +93,7 @@ async fn drain_uses_requests_with_a_responder_and_evicts_directly_without() {
     for node in ["a", "b"] {
         objects::create_node(&plane.admin(), &objects::node(node).with_ready("True")).await.unwrap();
     }
-    let kubelets =
-        Kubelets { stop: AtomicBool::new(false), most_down: AtomicUsize::new(0), watches: AtomicBool::new(false) };
+    let kubelets = Kubelets::default();
     let scenario = async {
         pods(&plane, "a", &["web-0", "web-1"], json!([])).await;
         pods(
@@ -276,8 +275,7 @@ async fn pod_safety_controllers_carry_out_requested_evictions() {
     let kubeconfig = plane.install_pod_safety().await.unwrap();
     let args = ["--mode=replace", "--controllers=disruption,eviction"];
     let _pod_safety = plane.leading_pod_safety(&kubeconfig, args).await.unwrap();
-    let kubelets =
-        Kubelets { stop: AtomicBool::new(false), most_down: AtomicUsize::new(0), watches: AtomicBool::new(false) };
+    let kubelets = Kubelets::default();
     let scenario = async {
         pods(&plane, "a", &["web-0"], json!([])).await;
         pods(&plane, "a", &["db-0"], json!([{ "name": RESPONDER, "priority": 10000 }])).await;

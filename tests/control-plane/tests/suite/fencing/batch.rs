@@ -5,19 +5,9 @@ mod job_sets;
 mod kueue;
 mod queues;
 
-use std::sync::Arc;
-
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::Pod;
-use kube::Api;
-use kube::api::ListParams;
-use pod_safety_control_plane::rigs::Rigs;
-use pod_safety_control_plane::{Component, ControlPlane, PodSafety, check_that, observe, wait_until, workloads};
-use serde_json::{Value, json};
-use tokio::task::JoinSet;
 
-use super::machine::Machine;
-use super::{NAMESPACE, apply, kubelets, leader_beside, policy, spare_machines, switch_log, until_phase};
+use super::*;
 
 /// A node whose machine can be switched off, and one whose machine cannot.
 const SWITCHED: &str = "switched";

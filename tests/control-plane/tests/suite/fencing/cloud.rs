@@ -1,17 +1,8 @@
 //! Cloud instances: one FenceDevice for all nodes, which finds each instance by the providerID of its Node.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
-
-use pod_safety_control_plane::rigs::Rigs;
 use pod_safety_control_plane::rigs::ec2::{Ec2, REGION};
-use pod_safety_control_plane::{ControlPlane, PodSafety, check_that, wait_until};
-use serde_json::{Value, json};
-use tokio::task::JoinSet;
 
-use super::machine::Machine;
-use super::{NAMESPACE, apply, leader, secret, stateful_pod, until_phase, until_released};
+use super::*;
 
 /// A node of another cloud, with an instance ID that this cloud does not have.
 const ELSEWHERE: &str = "elsewhere";

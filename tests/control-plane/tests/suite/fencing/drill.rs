@@ -1,17 +1,8 @@
 //! A real drill: a canary node loses power, is proved off, and recovers; and the nodes that a drill refuses.
 
-use std::sync::Arc;
-
-use k8s_openapi::api::core::v1::Node;
-use kube::Api;
-use pod_safety_control_plane::rigs::{Ipmi, PASSWORD, Rigs};
-use pod_safety_control_plane::{ControlPlane, Output, PodSafety, check_that, wait_until};
-use serde_json::{Value, json};
-use tokio::task::JoinSet;
-
-use super::machine::Machine;
 use super::whole::device;
-use super::{NAMESPACE, apply, kubelets, leader, node_fence_of, policy, secret, stateful_pod};
+
+use super::*;
 
 /// A node that may be switched off, and one that may not.
 const CANARY: &str = "canary";

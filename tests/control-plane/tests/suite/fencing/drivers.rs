@@ -1,19 +1,7 @@
 //! Devices that are objects of the cluster or operators, and other clients that request fencing: with a real API server, and foreign
 //! controllers that do only what their contract requires.
 
-use std::path::PathBuf;
-use std::sync::Arc;
-
-use pod_safety_control_plane::workloads::{Kind, define};
-use pod_safety_control_plane::{AuditLog, ControlPlane, PodSafety, check_that, observe, wait_until};
-use serde_json::{Value, json};
-use tokio::task::JoinSet;
-
-use super::machine::Machine;
-use super::{
-    ACCOUNT, NAMESPACE, all_rights_but_one_were_used, apply, device_of, kubelets, leader, node_fence_of, stateful_pod,
-    until_phase, until_released,
-};
+use super::*;
 
 /// The namespace of templates and devices.
 const OPS: &str = "pod-safety";

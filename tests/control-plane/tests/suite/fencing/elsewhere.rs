@@ -4,21 +4,13 @@
 //! Four machines are lost at once. One is switched by the Redfish driver, over TLS, one by `fence_redfish`, one by
 //! `fence_dummy`, and one has no device.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::sync::Mutex;
 
-use k8s_openapi::api::core::v1::Pod;
-use pod_safety_control_plane::rigs::{PASSWORD, Redfish, Rigs, USER};
-use pod_safety_control_plane::{AuditLog, Component, ControlPlane, PodSafety, observe, wait_until, workloads};
-use serde_json::{Value, json};
+use pod_safety_control_plane::rigs::Redfish;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
-use tokio::task::JoinSet;
 
-use super::machine::Machine;
-use super::{ACCOUNT, NAMESPACE, apply, device_of, leader_beside, node_fence_of, policy, secret, until_phase};
+use super::*;
 
 /// How long a permanently waiting pod is watched: the others were released within a fraction of that.
 const NO_TIMEOUT: Duration = Duration::from_secs(20);

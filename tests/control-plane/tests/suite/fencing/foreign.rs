@@ -1,19 +1,9 @@
 //! Objects of other projects as devices, with the CRDs that these projects publish, and controllers that act as documented by the
 //! projects.
 
-use std::sync::Arc;
-use std::time::Instant;
+use pod_safety_control_plane::tool;
 
-use pod_safety_control_plane::workloads::{Kind, define};
-use pod_safety_control_plane::{AuditLog, ControlPlane, PodSafety, check_that, observe, tool, wait_until};
-use serde_json::{Value, json};
-use tokio::task::JoinSet;
-
-use super::machine::Machine;
-use super::{
-    ACCOUNT, NAMESPACE, all_rights_but_one_were_used, apply, device_of, kubelets, leader, node_fence_of, stateful_pod,
-    until_phase, until_released,
-};
+use super::*;
 
 const OPS: &str = "pod-safety";
 const CLAIMS: &str = "nodeclaims.karpenter.sh";

@@ -1,15 +1,10 @@
 //! A hostile fence agent, run like in the chart: by a separate process, as another user.
 
 use std::os::unix::fs::{PermissionsExt, chown};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use pod_safety_control_plane::{ControlPlane, Options, Program, binary, check_that, wait_until};
-use serde_json::{Value, json};
-use tokio::task::JoinSet;
+use pod_safety_control_plane::binary;
 
-use super::machine::Machine;
-use super::{CONTROLLERS, apply, device};
+use super::*;
 
 /// The users of the chart.
 const CONTROLLERS_USER: u32 = 65_532;

@@ -4,22 +4,11 @@
 //!
 //! The agent is fence_dummy with a wrapper script that records its start and end, and waits.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
-
-use k8s_openapi::jiff::Timestamp;
-use kube::Client;
-use pod_safety_control_plane::objects::{self, NodeExt as _, PodExt as _};
-use pod_safety_control_plane::rigs::Rigs;
-use pod_safety_control_plane::{ControlPlane, Options, PATIENCE, PodSafety, SHORT_LEADER_LEASE, observe, wait_until};
-use serde_json::{Value, json};
+use pod_safety_control_plane::PATIENCE;
+use pod_safety_control_plane::objects::{NodeExt as _, PodExt as _};
 use tokio::sync::{Mutex, watch};
-use tokio::task::JoinSet;
 
-use super::machine::Machine;
-use super::{NAMESPACE, apply};
+use super::*;
 
 /// How many machines are lost in the thorough test, which covers all steps.
 const THOROUGH: usize = 20;

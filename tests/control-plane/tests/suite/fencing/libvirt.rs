@@ -1,15 +1,9 @@
 //! Nodes that are libvirt domains: QEMU processes, which exist or not.
 
-use std::time::Instant;
+use pod_safety_control_plane::rigs::hypervisor;
+use pod_safety_control_plane::rigs::hypervisor::Hypervisor;
 
-use pod_safety_control_plane::rigs::hypervisor::{self, Hypervisor};
-use pod_safety_control_plane::rigs::{PASSWORD, Rigs};
-use pod_safety_control_plane::{ControlPlane, check_that, wait_until};
-use serde_json::{Value, json};
-
-use super::cloud::{policy_of_all, target};
-use super::machine::Machine;
-use super::{NAMESPACE, apply, kubelets, leader, secret, stateful_pod, until_released};
+use super::*;
 
 const ONE: &str = "5a0f3a52-0c7e-4cb2-9c0e-6d9f0b1f3c01";
 const TWO: &str = "5a0f3a52-0c7e-4cb2-9c0e-6d9f0b1f3c02";

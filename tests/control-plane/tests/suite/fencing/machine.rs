@@ -1,15 +1,12 @@
 //! Machines with only a power state and a kubelet.
 
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::Duration;
+use std::sync::atomic::AtomicU32;
 
-use k8s_openapi::api::core::v1::{Node, Pod, PodStatus};
-use kube::api::ListParams;
-use kube::{Api, Client};
-use pod_safety_control_plane::objects::{self, NodeExt as _};
-use pod_safety_control_plane::{Error, observe};
+use k8s_openapi::api::core::v1::PodStatus;
+use pod_safety_control_plane::Error;
+use pod_safety_control_plane::objects::NodeExt as _;
+
+use super::*;
 
 /// A kubelet without containers: it runs while its machine has power.
 pub(super) struct Machine {

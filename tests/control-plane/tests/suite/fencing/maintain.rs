@@ -1,20 +1,6 @@
 //! `pod-safety maintain` from start to end, killed repeatedly: its progress is stored in the cluster.
 
-use std::sync::Arc;
-
-use k8s_openapi::api::core::v1::Node;
-use kube::Api;
-use pod_safety_control_plane::rigs::Rigs;
-use pod_safety_control_plane::{
-    Component, ControlPlane, Output, PodSafety, check_that, observe, wait_until, workloads,
-};
-use serde_json::{Value, json};
-use tokio::task::JoinSet;
-
-use super::machine::Machine;
-use super::{
-    NAMESPACE, apply, kubelets, leader_beside, node_fence_of, policy, spare_machines, switch_log, until_phase,
-};
+use super::*;
 
 const NODE: &str = "sick";
 const PAUSE: &str = "pod-safety.dev/pause-fencing";
@@ -134,11 +120,7 @@ async fn maintain_completes_though_the_command_is_killed_at_each_step() {
     assert!(!is_cordoned(&node) && !is_paused(&node));
     assert_eq!((fixture.machine.boots(), fixture.machine.has_power()), (2, true));
     until_phase(&fixture.plane, NODE, "Done").await;
-    assert_eq!(
-        fixture.plane.list("nodefences").await.unwrap().len(),
-        1,
-        "one incident, however often it was asked for"
-    );
+    assert_eq!(fixture.plane.list("nodefences").await.unwrap().len(), 1, "one incident, however often asked for");
 }
 
 async fn a_dry_run_changes_nothing(fixture: &Fixture) {

@@ -4,21 +4,12 @@
 
 mod rows;
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-
 use http::Method;
-use kube::Client;
-use pod_safety_control_plane::rigs::Rigs;
-use pod_safety_control_plane::workloads::{self, Kind, define};
-use pod_safety_control_plane::{Component, ControlPlane, Options, PodSafety, chart, check_that, observe, wait_until};
+use pod_safety_control_plane::chart;
 use pod_safety_locks::repository;
-use serde_json::{Value, json};
-use tokio::task::JoinSet;
-
-use super::machine::Machine;
-use super::{NAMESPACE, apply, device_of, kubelets_as, leader_beside_with, policy, spare_machines, switch_log};
 use rows::{Proof, Reason, Row, Step};
+
+use super::*;
 
 const LOST: &str = "w1";
 const OPS: &str = "pod-safety";

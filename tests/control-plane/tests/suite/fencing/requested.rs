@@ -1,16 +1,9 @@
 //! Evictions that are requested for pods of lost nodes: the turn of the responder `pod-safety.dev/lost-node`, and who follows it.
 
-use std::sync::Arc;
-
-use k8s_openapi::jiff::Timestamp;
-use pod_safety_control_plane::rigs::Rigs;
-use pod_safety_control_plane::workloads::{self, STATEFUL_SET};
-use pod_safety_control_plane::{ControlPlane, check_that, observe, until};
-use serde_json::{Value, json};
-
-use super::machine::Machine;
-use super::{NAMESPACE, apply, device_of, kubelets, policy, spare_machines, switch_log, until_phase, until_released};
 use crate::eviction_requests::{entry, gates};
+use pod_safety_control_plane::until;
+
+use super::*;
 
 const EVICTIONS: &str = "evictions.lifecycle.k8s.io";
 const LOST_NODE: &str = "pod-safety.dev/lost-node";

@@ -1,21 +1,13 @@
 //! Two hundred nodes are lost at once: the gates hold, each with its numbers, and no machine is switched off. When most nodes are back, one at
 //! a time is fenced.
 
-use std::collections::BTreeSet;
-use std::path::Path;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::Mutex;
 
 use futures::future::join_all;
-use kube::Client;
-use pod_safety_control_plane::objects::{self, NodeExt as _};
-use pod_safety_control_plane::rigs::Rigs;
-use pod_safety_control_plane::{ControlPlane, check_that, wait_until};
-use serde_json::{Value, json};
+use pod_safety_control_plane::objects::NodeExt as _;
 use tempfile::TempDir;
-use tokio::task::JoinSet;
 
-use super::{apply, device, incidents};
+use super::*;
 
 /// The number of nodes, of nodes lost at first, and of nodes lost in the end.
 const NODES: usize = 250;

@@ -1,24 +1,12 @@
 //! The trace of an incident, as a collector receives it: across a failover it stays one trace without duplicate spans; and a collector
 //! that hangs delays no release.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-use k8s_openapi::jiff::Timestamp;
-use kube::Client;
 use pod_safety_clock::Env;
-use pod_safety_control_plane::objects::{self, NodeExt as _, PodExt as _};
-use pod_safety_control_plane::rigs::Rigs;
-use pod_safety_control_plane::{ControlPlane, PodSafety, SHORT_LEADER_LEASE, check_that, observe, wait_until};
+use pod_safety_control_plane::objects::{NodeExt as _, PodExt as _};
 use pod_safety_otlp::message::WireSpan;
 use pod_safety_otlp::testing::Collector;
-use serde_json::Value;
-use tokio::task::JoinSet;
 
-use super::machine::Machine;
-use super::{NAMESPACE, apply, killed, node_fence_of, until_phase, until_released};
+use super::*;
 
 /// Two are lost; the others prevent that this counts as a large outage.
 const MACHINES: usize = 6;
@@ -196,7 +184,7 @@ async fn one_trace_has_each_span_once(fixture: &Fixture) {
         };
         let named = names.get(&span.parent_span_id).copied();
         assert!(
-            parent.is_none_or(|parents| named.is_some_and(|name| parents.contains(&name))),
+            parent.is_none_or(|parents| named.is_some_and(|one| parents.contains(&one))),
             "{}: {named:?}",
             span.name
         );

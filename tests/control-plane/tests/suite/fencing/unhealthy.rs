@@ -1,24 +1,9 @@
 //! Nodes that report and are unhealthy: a scripted node-problem-detector sets a condition, and the node is drained, fenced and recovered;
 //! and a kubelet that reports false conditions.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use k8s_openapi::api::core::v1::Node;
-use kube::Api;
 use kube::api::{Patch, PatchParams};
-use pod_safety_control_plane::rigs::Rigs;
-use pod_safety_control_plane::{
-    AuditLog, Component, ControlPlane, PodSafety, check_that, observe, wait_until, workloads,
-};
-use serde_json::{Value, json};
-use tokio::task::JoinSet;
 
-use super::machine::Machine;
-use super::{
-    ACCOUNT, NAMESPACE, apply, granted_and_used, incidents, kubelets, leader_beside, node_fence_of, policy,
-    spare_machines, switch_log, until_phase,
-};
+use super::*;
 
 const UNHEALTHY: &str = "sick";
 /// How long the condition must last, as in the policy.

@@ -1,18 +1,8 @@
 //! Virtual machines of a vCenter: one FenceDevice for all nodes, which finds each machine by the providerID of its Node.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
-
-use pod_safety_control_plane::rigs::Rigs;
 use pod_safety_control_plane::rigs::vcenter::Vcenter;
-use pod_safety_control_plane::{ControlPlane, check_that, wait_until};
-use serde_json::{Value, json};
-use tokio::task::JoinSet;
 
-use super::cloud::{policy_of_all, target};
-use super::machine::Machine;
-use super::{NAMESPACE, apply, leader, secret, stateful_pod, until_released};
+use super::*;
 
 /// The device of docs/quickstart-cloud.md.
 fn device(vcenter: &Vcenter) -> Value {

@@ -2,17 +2,9 @@
 
 mod guarded;
 
-use std::sync::Arc;
-use std::time::Instant;
-
-use pod_safety_control_plane::{ControlPlane, PodSafety, check_that, observe, wait_until};
-use serde_json::{Value, json};
-use tokio::task::JoinSet;
-
-use super::cloud::target;
-use super::machine::Machine;
-use super::{NAMESPACE, apply, device_of, leader, policy, stateful_pod, until_phase, until_released};
 use guarded::{Guarded, TIMEOUT};
+
+use super::*;
 
 const NODE: &str = "guarded";
 const DEVICE: &str = "watchdogs";

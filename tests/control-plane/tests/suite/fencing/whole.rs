@@ -1,20 +1,7 @@
 //! From a dead node to a released pod and a recovered node; a node that cannot be fenced; a device that switches another machine; and the
 //! status and Events of each.
 
-use std::sync::Arc;
-
-use k8s_openapi::api::core::v1::Node;
-use kube::Api;
-use pod_safety_control_plane::rigs::{Ipmi, PASSWORD, Rigs, USER};
-use pod_safety_control_plane::{AuditLog, ControlPlane, PodSafety, Program, check_that, observe, wait_until};
-use serde_json::{Value, json};
-use tokio::task::JoinSet;
-
-use super::machine::Machine;
-use super::{
-    ACCOUNT, CONTROLLERS, NAMESPACE, apply, device_of, granted_and_used, kubelets, leader, node_fence_of, policy,
-    secret, stateful_pod, until_phase, until_released,
-};
+use super::*;
 
 /// Secrets that must appear nowhere.
 const SECRETS: [&str; 2] = [PASSWORD, "not-the-password"];
