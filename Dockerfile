@@ -64,7 +64,7 @@ FROM scratch
 ARG VERSION=0.1.0
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="pod-safety" \
-      org.opencontainers.image.description="Kubernetes controllers that keep at most one pod running per StatefulSet identity, through any partition" \
+      org.opencontainers.image.description="Kubernetes controllers that force delete a pod only with proof that its processes have terminated" \
       org.opencontainers.image.source="https://github.com/pod-safety/pod-safety" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \

@@ -21,10 +21,7 @@ fn after_help() -> String {
     )
 }
 
-/// Keeps at most one pod running per StatefulSet identity, through any partition.
-///
-/// pod-safety runs Kubernetes controllers that delete pods gracefully,
-/// and force delete a pod only with proof that its processes have terminated.
+/// Force deletes a pod only with proof that its processes have terminated.
 #[derive(Debug, Parser)]
 #[command(name = "pod-safety", version, propagate_version = true, max_term_width = 100, after_help = after_help())]
 pub(crate) struct Cli {

@@ -5,7 +5,7 @@
 
 use tokio::sync::Mutex;
 
-use super::clusters::{Act, Cluster, DIFFERENCES, Draws, Owner, PLAIN, Pdb, fixed_clusters};
+use super::clusters::{Act, Cluster, DIFFERENCES, Draws, Owner, PLAIN, Pdb, fixed_clusters, takes_any_daemon_set};
 use super::webhook::{Hook, NAME, Webhook};
 use super::*;
 
@@ -339,7 +339,8 @@ fn compared(cluster: &Cluster, command: DrainCommand, pod_safety: &Ended, kubect
     println!("{cluster:?}: {command:?} {}, kubectl {}", words(pod_safety), words(kubectl_end));
     let returns = cluster.reschedules_here && matches!(cluster.owner, Owner::Deployment | Owner::StatefulSet);
     let is_named = pod_safety.output.contains("after the cordon and stays: it tolerates the cordon");
-    let is_better = DIFFERENCES.iter().any(|(hook, _)| *hook == cluster.webhook);
+    let is_better = DIFFERENCES.iter().any(|(hook, _)| *hook == cluster.webhook)
+        || cluster.owner == Owner::ForeignDaemonSet && takes_any_daemon_set();
     // If pods are deleted meanwhile, either command may also see a successor.
     let differ = pod_safety.gone != kubectl_end.gone && cluster.act != Act::PodGoes && !is_better;
     let is_unnamed = returns && pod_safety.succeeded && !is_named;

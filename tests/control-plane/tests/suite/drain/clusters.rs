@@ -1,5 +1,7 @@
 //! The small clusters that are drained: fixed ones and random ones.
 
+use pod_safety_control_plane::selected_kubernetes;
+
 use super::webhook::Hook;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +101,13 @@ pub(super) const DIFFERENCES: [(Hook, &str); 2] = [
     (Hook::Denies(404), "kubectl takes the webhook's 404 for a pod that is gone, and ends well while it runs"),
     (Hook::FailsOnce, "kubectl gives a pod up whose webhook fails once; ours tries for a minute"),
 ];
+
+/// kubectl compares the group of the DaemonSet since 1.34 (`kubectl: pkg/drain/filters.go:isControllerRefDaemonSet`): an older one
+/// looks for a DaemonSet of this name in `apps`, and leaves the pod.
+pub(super) fn takes_any_daemon_set() -> bool {
+    selected_kubernetes()
+        .is_some_and(|version| ["1.32", "1.33"].iter().any(|old| version.trim_start_matches('v').starts_with(old)))
+}
 
 /// Random numbers without a dependency: SplitMix64.
 pub(super) struct Draws(pub(super) u64);
