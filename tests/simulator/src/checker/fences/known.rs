@@ -28,6 +28,8 @@ pub(super) fn incarnation_of(about: &Value) -> Incarnation {
 #[derive(Clone, Debug)]
 pub(super) struct Intent {
     pub(super) fence: String,
+    /// The UID of that NodeFence: one that was deleted and created again has the same name, and counts from 1 again.
+    pub(super) fence_uid: String,
     pub(super) node: String,
     pub(super) id: i64,
     pub(super) act: String,
@@ -39,6 +41,11 @@ pub(super) struct Intent {
 }
 
 impl Intent {
+    /// Whether it is this attempt of this NodeFence.
+    pub(super) fn is_of(&self, fence: &str, uid: &str, id: i64) -> bool {
+        self.fence == fence && self.fence_uid == uid && self.id == id
+    }
+
     /// The moment after which no order of it can take effect.
     pub(super) fn deadline(&self) -> Duration {
         self.written + self.within
@@ -279,18 +286,19 @@ impl Fences {
         let held = gates.into_iter().any(|gate| value_at(gate, "/holds") == Some(&Value::Bool(true)));
         let since = self.incidents.get(name).filter(|known| known.phase == phase);
         let since = since.map_or(now, |known| known.since);
-        let node = life.0.clone();
+        let (node, uid) = (life.0.clone(), str_at(object, "/metadata/uid"));
         self.incidents.insert(name.to_owned(), Incident { incarnation: life, phase: phase.to_owned(), since, held });
         let attempts = value_at(object, "/status/attempts").and_then(Value::as_array).into_iter().flatten();
         for attempt in attempts {
             let id = number_at(attempt, "/id").unwrap_or(0);
             let is_closed = value_at(attempt, "/outcome").is_some() || value_at(attempt, "/verified").is_some();
             let closed = is_closed.then_some(now);
-            let intent = self.intents.iter_mut().find(|intent| intent.fence == name && intent.id == id);
+            let intent = self.intents.iter_mut().find(|intent| intent.is_of(name, uid, id));
             match intent {
                 Some(intent) => intent.closed = intent.closed.or(closed),
                 None => self.intents.push(Intent {
                     fence: name.to_owned(),
+                    fence_uid: uid.to_owned(),
                     node: node.clone(),
                     id,
                     act: str_at(attempt, "/act").to_owned(),

@@ -202,11 +202,11 @@ impl State {
             let exact = format!("{caller}: {fence} is {new}: {message}");
             self.announce(now, Tone::Other, exact, format!("fencing of {node}: {new}: {message}"));
         }
-        let node = str_at(after, "/spec/node/name").to_owned();
+        let (node, uid) = (str_at(after, "/spec/node/name").to_owned(), str_at(after, "/metadata/uid"));
         let attempts = value_at(after, "/status/attempts").and_then(Value::as_array).into_iter().flatten();
         for attempt in attempts {
             let id = crate::world::number_at(attempt, "/id").unwrap_or(0);
-            let intent = self.fences.intents.iter().find(|intent| intent.fence == fence && intent.id == id);
+            let intent = self.fences.intents.iter().find(|intent| intent.is_of(fence, uid, id));
             let early = match intent {
                 Some(intent) => {
                     let looked = intent.closed.is_none() && value_at(attempt, "/outcome").is_none();

@@ -69,6 +69,28 @@ fn a_device_gets_the_recorded_order_and_no_other() {
     });
 }
 
+/// A person deleted the NodeFence of a boot and requested another one: its first attempt counted as the old one, which
+/// was over.
+#[test]
+fn bug_the_attempt_of_a_nodefence_that_was_created_again_counted_as_the_old_one() {
+    inside(|checker| {
+        let learn = |uid: &str, outcome: Option<&str>| {
+            let mut fence = incident(&json!([attempt(1, "off", outcome)]));
+            fence["metadata"]["uid"] = uid.into();
+            state(checker).fences.observe(Duration::ZERO, &change("NodeFence", "f", fence));
+        };
+        learn("first", Some("done"));
+        state(checker).fences.observe(Duration::ZERO, &tests::change("NodeFence", "f", Some(json!({})), None));
+        let broken = || {
+            checker.record_order(&touched(), Act::Off);
+            state(checker).broken.remove(&Invariant::Fence).unwrap_or_default()
+        };
+        assert_eq!(broken(), 1, "nothing is written");
+        learn("second", None);
+        assert_eq!(broken(), 0);
+    });
+}
+
 /// An order that was decided before the pause may still be on its way.
 #[test]
 fn s10_a_device_gets_no_order_while_fencing_is_paused() {
