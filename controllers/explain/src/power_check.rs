@@ -93,7 +93,6 @@ pub(super) fn add_operator_steps(answer: &mut Answer, node: &Node, ctx: &Explain
     };
     let name = &node.name;
     let test = format!("pod-safety devices test --target {name}");
-    let again = format!("kubectl delete nodefence {}", fence.name);
     match incident_remedy(node, ctx) {
         Some(Remedy::PowerOn) => {
             answer.add_next_step(format!("Start the machine by hand: {}", where_to_check(node, ctx)), "");
@@ -101,14 +100,12 @@ pub(super) fn add_operator_steps(answer: &mut Answer, node: &Node, ctx: &Explain
         }
         Some(Remedy::Investigate) => {
             let places = where_to_check(node, ctx);
-            answer.add_next_step(
-                format!("Find out whether the machine runs, and start it or restart its kubelet: {places}"),
-                "",
-            );
-            answer.add_next_step("To have it fenced again: delete its NodeFence", again);
+            answer.add_next_step(format!("Find out whether the machine runs: {places}"), "");
+            answer.add_next_step("If it is off: start it.", "");
         }
         Some(Remedy::ConfirmOff | Remedy::FollowMessage) | None => {
             answer.add_next_step("Check the login, Secret and address of its fence devices", test);
+            let again = format!("kubectl delete nodefence {}", fence.name);
             answer.add_next_step("When they answer: delete its NodeFence, so that it is fenced again", again);
         }
     }

@@ -26,8 +26,9 @@ impl Remedy {
                 "It is proved off and needs no confirmation. Start it by hand, and repair what its devices lack"
                     .to_owned()
             }
+            // Another incident of this boot would power the machine off again, and prove nothing.
             Self::Investigate => {
-                format!("Find out whether the machine runs, and start it or restart its kubelet. Or {again}")
+                "Find out whether the machine runs. It runs: restart its kubelet. It is off: start it".to_owned()
             }
         }
     }

@@ -138,6 +138,21 @@ fn bug_a_confirmation_was_offered_for_a_machine_that_is_proved_off() {
     reads("awaits-operator-proved", &answer);
 }
 
+/// The advice was to delete the NodeFence: the next one powered the machine off, and its evidence was invalid again.
+#[test]
+fn bug_the_deletion_of_a_nodefence_was_advised_after_its_evidence_was_withdrawn() {
+    let fixture = Fixture::with_lost_node();
+    fixture.policy("Asserted");
+    fixture.add_confirmation("2026-11-21T10:21:00Z", Some(("2026-11-21T10:22:00Z", "wrong plug")));
+    fixture.not_switched_on();
+    let answer = fixture.node("worker-b1");
+    let advice = "Find out whether the machine runs. It runs: restart its kubelet. It is off: start it. 1 terminating";
+    assert!(answer.judgement.message.contains(advice), "{}", answer.judgement.message);
+    assert!(answer.next.iter().any(|next| next.when == "If it is off: start it."), "{:?}", answer.next);
+    let shown = format!("{answer:?}");
+    assert!(!shown.contains("delete its NodeFence") && !shown.contains("kubectl delete nodefence"), "{shown}");
+}
+
 /// While fencing proceeds without an operator, nothing is requested of one.
 #[test]
 fn for_a_node_that_is_fenced_soon_the_advice_is_to_wait() {
