@@ -224,18 +224,18 @@ impl Args {
 /// What is not safe has an exit code of its own.
 pub(crate) fn map_refusal(done: anyhow::Result<Exit>) -> anyhow::Result<Exit> {
     let Err(error) = &done else { return done };
-    match error.downcast_ref::<OperatorError>() {
-        Some(
-            OperatorError::Ready(_)
-            | OperatorError::LeaseRenewed(_)
-            | OperatorError::PresentIncarnation(_)
-            | OperatorError::NotBooted(_),
-        ) => {
-            print_stderr(&sanitize::line(&format!("pod-safety: {error}")));
-            Ok(Exit::Refused)
+    let why = match error.downcast_ref::<OperatorError>() {
+        // For most of a minute a node keeps the mark after its kubelet stopped.
+        Some(OperatorError::Ready(node)) => {
+            format!("node {node} is still marked Ready. If it is off, try again in a minute. Nothing was changed")
         }
-        _ => done,
-    }
+        Some(OperatorError::LeaseRenewed(_) | OperatorError::PresentIncarnation(_) | OperatorError::NotBooted(_)) => {
+            error.to_string()
+        }
+        _ => return done,
+    };
+    print_stderr(&sanitize::line(&format!("pod-safety: {why}")));
+    Ok(Exit::Refused)
 }
 
 #[cfg(test)]
@@ -299,6 +299,15 @@ mod tests {
         let recorded = (&written[0]["validSeconds"], &written[0]["powerOn"]);
         assert_eq!((code, recorded), (0, (&json!(7_200), &json!(true))));
         assert_eq!(confirm(true), (4, Vec::new()));
+    }
+
+    /// A node whose cable had been pulled was refused with the claim that its kubelet reports.
+    #[test]
+    fn bug_the_refusal_for_a_ready_node_claimed_that_its_kubelet_reports() {
+        let line = "confirm-down worker-a1 --reason r --confirm 'worker-a1 is off'";
+        let (code, text) = run_command(line, &server(objects(), "v1.37.2".to_owned(), false));
+        let why = "node worker-a1 is still marked Ready. If it is off, try again in a minute. Nothing was changed";
+        assert!(code == 4 && text.contains(why), "{code}: {text}");
     }
 
     /// Help said "from 1m to 168h", the error "1ms to 24h", and a day was refused. The CRD has the seconds.

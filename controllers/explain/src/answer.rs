@@ -98,12 +98,15 @@ pub struct Finding {
     pub name: String,
     /// Whether the condition is met; `None`: it does not apply, or it is not known.
     pub met: Option<bool>,
+    /// It is not met any more if it stays as it is.
+    #[serde(skip)]
+    pub late: bool,
     /// What was observed.
     pub detail: String,
 }
 
 pub(super) fn finding(r#type: &'static str, name: &str, met: Option<bool>, detail: impl Into<String>) -> Finding {
-    Finding { r#type, name: name.to_owned(), met, detail: detail.into() }
+    Finding { r#type, name: name.to_owned(), met, late: false, detail: detail.into() }
 }
 
 /// An actor that may act on the object.

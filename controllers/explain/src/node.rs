@@ -7,12 +7,12 @@ use pod_safety_shared::cache::{Lookup, ZoneCount};
 use pod_safety_shared::controller_loop::HoldReason;
 use pod_safety_shared::model::{Kind, Node, Pod, Readiness, SUSPECT_TAINT, is_or_are};
 
-use super::answer::{Answer, Judgement, Verdict, capitalize, pluralize};
+use super::answer::{Answer, Judgement, Verdict, capitalize, format_duration, pluralize};
 use super::context::{ExplainContext, object_ref};
 use super::pauses::Paused;
 use super::pod::explain_pod;
 use super::power_check::{FENCING_PAGE, RUNBOOKS, add_operator_steps, offer_confirmation};
-use super::signals::heartbeat_signals;
+use super::signals::{heartbeat_signals, missed_reports};
 use super::{evidence, fencing_step, history};
 use pod_safety_fencing::Hold;
 
@@ -133,7 +133,7 @@ fn judge(node: &Node, pods: &Pods<'_>, ctx: &ExplainContext<'_>) -> Judgement {
     match state {
         "Ready" => match first {
             Some(hold) => Judgement::new(Verdict::Waiting, hold.reason(), format!("{hold}.")),
-            None => Judgement::new(Verdict::Free, "Ready", "its kubelet reports that the node is Ready."),
+            None => judge_ready(node, ctx),
         },
         "Suspect" => Judgement::new(
             Verdict::Waiting,
@@ -170,8 +170,20 @@ fn judge(node: &Node, pods: &Pods<'_>, ctx: &ExplainContext<'_>) -> Judgement {
     }
 }
 
+fn judge_ready(node: &Node, ctx: &ExplainContext<'_>) -> Judgement {
+    let Some(age) = missed_reports(node, ctx) else {
+        return Judgement::new(Verdict::Free, "Ready", "its kubelet reports that the node is Ready.");
+    };
+    let (age, grace) = (format_duration(age), format_duration(ctx.settings.node_lifecycle.monitor_grace));
+    let text = format!("it was Ready at its last report, {age} ago. It counts as lost after {grace}.");
+    Judgement::new(Verdict::Waiting, "NotReporting", text)
+}
+
 fn judge_not_ready(node: &Node, waiting: usize, wait: &str, ctx: &ExplainContext<'_>) -> Judgement {
-    let text = "its kubelet reports that the node is not ready.";
+    let text = match missed_reports(node, ctx) {
+        Some(age) => format!("it was not ready at its last report, {} ago.", format_duration(age)),
+        None => "its kubelet reports that the node is not ready.".to_owned(),
+    };
     match fencing_step::next_step(node, ctx) {
         Some(step) => {
             let text = format!("{text} {}. {wait}", capitalize(&step.message));

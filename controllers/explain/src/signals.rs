@@ -1,5 +1,7 @@
 //! Signs that a node runs.
 
+use std::time::Duration;
+
 use pod_safety_shared::api::{Attempt, Power, Verified};
 use pod_safety_shared::model::{FenceDeviceObject, Kind, Node, Readiness};
 
@@ -7,20 +9,35 @@ use super::answer::{Finding, elapsed, finding, format_duration};
 use super::context::ExplainContext;
 use super::evidence;
 
+/// A kubelet renews its Lease every ten seconds: after this time it has missed two renewals.
+const LATE_AFTER: Duration = Duration::from_secs(20);
+
+/// How long ago the kubelet of a node that does not count as lost yet reported, if it has missed renewals of its Lease.
+pub(super) fn missed_reports(node: &Node, ctx: &ExplainContext<'_>) -> Option<Duration> {
+    let counts_as_lost = node.readiness == Readiness::Unknown;
+    if counts_as_lost || !ctx.has_read(Kind::NodeLeases) || ctx.view.lease(&node.name).flatten().is_none() {
+        return None;
+    }
+    let age = elapsed(ctx.view.last_report_timestamp(node)?, ctx.wall);
+    (age > LATE_AFTER).then_some(age)
+}
+
 /// The sources of heartbeats, and when each last reported.
 pub(super) fn heartbeat_signals(node: &Node, ctx: &ExplainContext<'_>) -> Vec<Finding> {
     let unreachable = node.readiness == Readiness::Unknown;
     let seen = |at: Option<jiff::Timestamp>| {
         at.map_or("never".to_owned(), |at| format!("{} ago", format_duration(elapsed(at, ctx.wall))))
     };
+    let late = missed_reports(node, ctx).is_some();
     let lease = if ctx.has_read(Kind::NodeLeases) {
         let renewed = ctx.view.lease(&node.name);
         let detail = renewed.map_or("there is none".to_owned(), |at| format!("renewed {}", seen(at)));
-        finding("Lease", "Lease", Some(!unreachable && renewed.is_some()), detail)
+        Finding { late, ..finding("Lease", "Lease", (!late).then_some(!unreachable && renewed.is_some()), detail) }
     } else {
         finding("Lease", "Lease", None, "not read")
     };
-    let status = finding("NodeStatus", "node status", Some(!unreachable), format!("reported {}", seen(node.heartbeat)));
+    let detail = format!("reported {}", seen(node.heartbeat));
+    let status = Finding { late, ..finding("NodeStatus", "node status", (!late).then_some(!unreachable), detail) };
     let mut all = vec![lease, status];
     let proved = ctx.view.evidence_for(node, ctx.now).map(|proof| proof.created);
     for device in ctx.view.devices() {

@@ -129,6 +129,7 @@ fn findings(findings: &[Finding], paint: Paint) -> String {
         let tone = match finding.met {
             Some(true) => Tone::Good,
             Some(false) => Tone::Bad,
+            None if finding.late => Tone::Attention,
             None => Tone::Plain,
         };
         (Tone::Plain, vec![paint.mark(tone).to_owned(), finding.name.clone(), finding.detail.clone()])

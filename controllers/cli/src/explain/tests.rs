@@ -12,7 +12,7 @@ use super::*;
 use crate::fixture::{self, Fixture};
 use crate::invocation::commands;
 use pod_safety_explain::{
-    Content, Contents, Moment, Policies, explain_namespace, explain_node, explain_pod, explain_set,
+    Content, Contents, Judgement, Moment, Policies, explain_namespace, explain_node, explain_pod, explain_set,
 };
 use pod_safety_shared::client::Target;
 use pod_safety_shared::controller_loop::Mode;
@@ -190,6 +190,40 @@ fn a_ready_node_with_the_taint_suspect_is_suspect() {
     let taints = json!([{ "key": "pod-safety.dev/suspect", "effect": "NoSchedule" }]);
     fixture.put(Kind::Nodes, objects::node("worker-a1").ready("True").set("/spec/taints", taints));
     assert_eq!(fixture.node("worker-a1").judgement.reason, "Suspect");
+}
+
+/// A node whose cable was pulled was called Ready by its kubelet until it counted as lost.
+#[test]
+fn bug_a_kubelet_that_missed_renewals_was_shown_as_reporting() {
+    for (renewed, ready, verdict, reason, message, marked) in [
+        ("10:22:45", "True", Verdict::Free, "Ready", "Its kubelet reports that the node is Ready.", "✔  Lease"),
+        (
+            "10:22:44",
+            "True",
+            Verdict::Waiting,
+            "NotReporting",
+            "It was Ready at its last report, 21s ago. It counts as lost after 50s.",
+            "!  Lease",
+        ),
+        (
+            "10:22:44",
+            "False",
+            Verdict::Waiting,
+            "NotReady",
+            "It was not ready at its last report, 21s ago. No pod waits for it.",
+            "!  Lease",
+        ),
+    ] {
+        let fixture = Fixture::healthy();
+        fixture.put(Kind::Nodes, objects::node("worker-c1").ready(ready));
+        let renewed = json!(format!("2026-11-21T{renewed}.000000Z"));
+        fixture.put(Kind::NodeLeases, objects::lease("worker-c1", 0).set("/spec/renewTime", renewed));
+        let answer = fixture.node("worker-c1");
+        let Judgement { verdict: found, reason: why, message: text } = &answer.judgement;
+        assert_eq!((*found, *why, text.as_str()), (verdict, reason, message));
+        let page = page(&answer, false, Paint::plain());
+        assert!(page.contains(marked), "{page}");
+    }
 }
 
 #[test]
