@@ -450,6 +450,32 @@ TO KNOW
         }
     }
 
+    /// A critical alert fired for the incident, and it stood under TO KNOW, with exit code 0, as no pod waited. A
+    /// machine that can be repaired stood under NEEDS A PERSON.
+    #[test]
+    fn bug_a_node_that_needs_an_operator_blocked_only_where_pods_waited() {
+        let lost = "NEEDS A PERSON\n✖ node/worker-b1   Lost, last reported 9m00s ago (AwaitingOperator)";
+        let off = "\n! node/worker-b1   Fenced, last reported 9m00s ago (MachinePoweredOff)";
+        for (phase, evidence, code, expected) in
+            [("AwaitingOperator", None, Exit::Blocked, lost), ("Fenced", Some("worker-b1-e"), Exit::Fine, off)]
+        {
+            let fixture = Fixture::healthy();
+            fixture.put(Kind::Nodes, objects::node("worker-b1").boot(BOOT));
+            let renewed = json!("2026-11-21T10:14:05.000000Z");
+            fixture.put(Kind::NodeLeases, objects::lease("worker-b1", 0).set("/spec/renewTime", renewed));
+            fixture.policy("Verified");
+            if evidence.is_some() {
+                fixture.add_evidence("PowerOff", BOOT);
+            }
+            let node = json!({ "name": "worker-b1", "uid": "uid-worker-b1", "bootID": BOOT });
+            let spec = json!({ "node": node, "policy": "rack-b", "trigger": { "kind": "Detected", "reason": "r" } });
+            let status = json!({ "phase": phase, "message": "m", "evidence": evidence, "tainted": evidence.is_some() });
+            fixture.put(Kind::NodeFences, named("worker-b1-x").set("/spec", spec).set("/status", status));
+            let (overview, text) = read_status(&fixture);
+            assert!(text.contains(expected) && exit(overview.verdict()) == code, "{text}");
+        }
+    }
+
     /// Every device of the only policy lacked its Secret: that was reported as attention only, with exit code 0.
     #[test]
     fn bug_a_policy_that_can_fence_no_node_was_not_reported_as_blocking() {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use pod_safety_shared::api::{FenceEvidenceKind, Phase};
 use pod_safety_shared::cache::{Lookup, ZoneCount};
 use pod_safety_shared::controller_loop::HoldReason;
+use pod_safety_shared::events::EventType;
 use pod_safety_shared::model::{Kind, Node, Pod, Readiness, SUSPECT_TAINT, is_or_are};
 
 use super::answer::{Answer, Judgement, Verdict, capitalize, format_duration, pluralize};
@@ -126,13 +127,14 @@ fn judge(node: &Node, pods: &Pods<'_>, ctx: &ExplainContext<'_>) -> Judgement {
     if matches!(state, "Fenced" | "ConfirmedDown") {
         fencing.retain(|hold| !is_of_detection(hold));
     }
-    // A hold that needs an operator comes first.
-    let person = fencing.iter().find(|hold| hold.event().is_some());
-    let first = person.or(fencing.first());
+    // A hold that needs an operator comes first, then one that an operator should know.
+    let person = fencing.iter().find(|hold| matches!(hold.event(), Some((EventType::Warning, _))));
+    let first = person.or_else(|| fencing.iter().find(|hold| hold.event().is_some())).or(fencing.first());
+    let blocked_or = |verdict| if person.is_some() { Verdict::Blocked } else { verdict };
     let with_wait = |text: String| format!("{text} {wait}");
     match state {
         "Ready" => match first {
-            Some(hold) => Judgement::new(Verdict::Waiting, hold.reason(), format!("{hold}.")),
+            Some(hold) => Judgement::new(blocked_or(Verdict::Waiting), hold.reason(), format!("{hold}.")),
             None => judge_ready(node, ctx),
         },
         "Suspect" => Judgement::new(
@@ -141,17 +143,14 @@ fn judge(node: &Node, pods: &Pods<'_>, ctx: &ExplainContext<'_>) -> Judgement {
             "its kubelet has not reported for a while. No new pods are scheduled to it.",
         ),
         "Fenced" | "ConfirmedDown" => match first {
-            Some(hold) => {
-                let verdict = if person.is_some() { Verdict::Blocked } else { Verdict::Released };
-                Judgement::new(verdict, hold.reason(), describe_proved_off(hold))
-            }
+            Some(hold) => Judgement::new(blocked_or(Verdict::Released), hold.reason(), describe_proved_off(hold)),
             None => Judgement::new(
                 Verdict::Released,
                 "Proved",
                 with_wait("it is proved off: its terminating pods are removed.".to_owned()),
             ),
         },
-        "NotReady" => judge_not_ready(node, waiting, &wait, ctx),
+        "NotReady" => judge_not_ready(node, person, verdict_for(waiting), &wait, ctx),
         _ if evidence::open_dry_run(node, ctx).is_some() => {
             Judgement::new(verdict_for(waiting), "DryRun", with_wait(DRY_RUN.to_owned()))
         }
@@ -164,7 +163,7 @@ fn judge(node: &Node, pods: &Pods<'_>, ctx: &ExplainContext<'_>) -> Judgement {
                 let hold = first.map_or(String::new(), |hold| format!(" {}.", capitalize(&hold.to_string())));
                 let reason = first.map_or("NoEvidence", HoldReason::reason);
                 let text = format!("there is no evidence that it stopped.{hold}");
-                Judgement::new(verdict_for(waiting), reason, with_wait(text))
+                Judgement::new(blocked_or(verdict_for(waiting)), reason, with_wait(text))
             }
         },
     }
@@ -179,17 +178,22 @@ fn judge_ready(node: &Node, ctx: &ExplainContext<'_>) -> Judgement {
     Judgement::new(Verdict::Waiting, "NotReporting", text)
 }
 
-fn judge_not_ready(node: &Node, waiting: usize, wait: &str, ctx: &ExplainContext<'_>) -> Judgement {
+fn judge_not_ready(
+    node: &Node,
+    person: Option<&Hold>,
+    verdict: Verdict,
+    wait: &str,
+    ctx: &ExplainContext<'_>,
+) -> Judgement {
     let text = match missed_reports(node, ctx) {
         Some(age) => format!("it was not ready at its last report, {} ago.", format_duration(age)),
         None => "its kubelet reports that the node is not ready.".to_owned(),
     };
-    match fencing_step::next_step(node, ctx) {
-        Some(step) => {
-            let text = format!("{text} {}. {wait}", capitalize(&step.message));
-            Judgement::new(Verdict::Waiting, step.reason, text)
-        }
-        None => Judgement::new(verdict_for(waiting), "NotReady", format!("{text} {wait}")),
+    let with_wait = |why: &str| format!("{text} {}. {wait}", capitalize(why));
+    match (fencing_step::next_step(node, ctx), person) {
+        (Some(step), _) => Judgement::new(Verdict::Waiting, step.reason, with_wait(&step.message)),
+        (None, Some(hold)) => Judgement::new(Verdict::Blocked, hold.reason(), with_wait(&hold.to_string())),
+        (None, None) => Judgement::new(verdict, "NotReady", format!("{text} {wait}")),
     }
 }
 
