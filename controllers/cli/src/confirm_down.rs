@@ -12,6 +12,7 @@ use pod_safety_explain::ONLY_IF_SEEN;
 
 use super::cluster::{ConnectArgs, Session, name, node_name};
 use super::consent::{check_confirm_flag, prompt};
+use super::explain::missing_leader;
 use super::impact::Impact;
 use super::{Exit, duration, pluralize, print, print_stderr, sanitize};
 
@@ -111,9 +112,9 @@ impl Args {
         operator_requests::examine_former(connection, env, former).await?;
         let confirmation = Confirmation { by: &by, reason: &self.reason, valid_for: self.valid_for, power_on: false };
         let evidence = operator_requests::confirm(connection, &examined, confirmation).await?;
-        let node = &self.node;
+        let (node, leader) = (&self.node, missing_leader(&session).await);
         print(&format!(
-            "fenceevidence/{evidence} written: volumes which that boot of {node} took are free now, unless the FencePolicy of {node} says minimumEvidence: Verified. Its present boot is as it was.\n"
+            "fenceevidence/{evidence} written: volumes which that boot of {node} took are free now, unless the FencePolicy of {node} says minimumEvidence: Verified. Its present boot is as it was.\n{leader}"
         ))?;
         Ok(Exit::Fine)
     }
@@ -165,9 +166,9 @@ impl Args {
         } else {
             "It stays off until someone starts it."
         };
-        let node = &self.node;
+        let (node, leader) = (&self.node, missing_leader(&session).await);
         print(&format!(
-            "fenceevidence/{evidence} written: for the next {minutes} minutes the terminating pods of {node} are force deleted, unless its FencePolicy says minimumEvidence: Verified. {after}\n"
+            "fenceevidence/{evidence} written: for the next {minutes} minutes the terminating pods of {node} are force deleted, unless its FencePolicy says minimumEvidence: Verified. {after}\n{leader}"
         ))?;
         Ok(Exit::Fine)
     }
@@ -299,6 +300,26 @@ mod tests {
         let recorded = (&written[0]["validSeconds"], &written[0]["powerOn"]);
         assert_eq!((code, recorded), (0, (&json!(7_200), &json!(true))));
         assert_eq!(confirm(true), (4, Vec::new()));
+    }
+
+    /// The deletion of its pods was promised where nothing ran that would delete them.
+    #[test]
+    fn bug_confirm_down_and_fence_did_not_name_a_missing_leader() {
+        for (renewed, is_missing) in [("2001-01-01T00:00:00.000000Z", true), ("2999-01-01T00:00:00.000000Z", false)] {
+            let mut all = objects();
+            let leases = all.get_mut("/apis/coordination.k8s.io/v1/leases").unwrap();
+            let leader = leases.iter_mut().find(|lease| lease["metadata"]["name"] == "pod-safety").unwrap();
+            leader["spec"]["renewTime"] = json!(renewed);
+            let cluster = server(all, "v1.37.2".to_owned(), false);
+            for line in [
+                "confirm-down worker-b1 --reason r --listen 1s --confirm 'worker-b1 is off'",
+                "fence worker-b1 --reason r --confirm 'switch off worker-b1'",
+            ] {
+                let (code, text) = run_command(line, &cluster);
+                let named = text.contains("\nNo leader: nothing happens until one runs (pod-safety doctor).\n");
+                assert_eq!((code, named), (0, is_missing), "{text}");
+            }
+        }
     }
 
     /// A node whose cable had been pulled was refused with the claim that its kubelet reports.

@@ -15,7 +15,7 @@ use serde_json::json;
 use super::cluster::{ConnectArgs, Session, node_name};
 use super::confirm_down::reason;
 use super::consent::{check_confirm_flag, prompt};
-use super::explain::ClusterSnapshot;
+use super::explain::{ClusterSnapshot, missing_leader};
 use super::impact::Impact;
 use super::terminal;
 use super::{Exit, devices, drill, print, sanitize};
@@ -98,8 +98,9 @@ impl FenceArgs {
         }
         let (node, reason) = (&self.node, self.reason.as_deref().unwrap_or_default());
         let fence = operator_requests::request_fence(&session.connection, &examined, &by, reason).await?;
+        let leader = missing_leader(&session).await;
         print(&format!(
-            "nodefence/{fence} written. See the progress: pod-safety explain node {node}, or kubectl get nodefence {fence} -w\n"
+            "nodefence/{fence} written. See the progress: pod-safety explain node {node}, or kubectl get nodefence {fence} -w\n{leader}"
         ))?;
         Ok(Exit::Fine)
     }

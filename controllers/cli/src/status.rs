@@ -423,6 +423,17 @@ Last 24 h: no node was proved off.
         assert!(read_status(&fixture).1.contains("Last 24 h: no node was proved off.\n"), "it was withdrawn");
     }
 
+    /// Its pod was counted as held until there is proof.
+    #[test]
+    fn bug_a_pod_of_a_node_that_is_proved_off_waited_for_proof() {
+        let mut fixture = Fixture::with_lost_node();
+        fixture.add_confirmation("2026-11-21T10:21:00Z", None);
+        fixture.running = Running::default();
+        let text = read_status(&fixture).1;
+        let row = "✖ node/worker-b1   ConfirmedDown, last reported 9m00s ago, 1 pod waits to be removed (NoLeader)";
+        assert!(text.contains(row) && text.contains("1, none waits for proof"), "{text}");
+    }
+
     /// It was reported as needing an operator, with exit code 3, ten seconds before pod-safety switched it off.
     #[test]
     fn bug_a_node_that_is_fenced_soon_was_reported_as_needing_an_operator() {

@@ -144,6 +144,11 @@ fn judge(node: &Node, pods: &Pods<'_>, ctx: &ExplainContext<'_>) -> Judgement {
         ),
         "Fenced" | "ConfirmedDown" => match first {
             Some(hold) => Judgement::new(blocked_or(Verdict::Released), hold.reason(), describe_proved_off(hold)),
+            None if waiting > 0 && ctx.running.leader.is_none() && !ctx.running.lease_unread => Judgement::new(
+                Verdict::Blocked,
+                "NoLeader",
+                with_wait("it is proved off, but there is no leader.".to_owned()),
+            ),
             None => Judgement::new(
                 Verdict::Released,
                 "Proved",

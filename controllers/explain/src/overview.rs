@@ -187,7 +187,9 @@ impl Overview {
             if !blocked && !waits {
                 continue;
             }
-            if pod.keeps_identity() && !pod.waits_for_finalizers() {
+            // What is proved waits for pod-safety.
+            let proved = matches!(answer.judgement.reason, "NoLeader" | "Observe");
+            if pod.keeps_identity() && !pod.waits_for_finalizers() && !proved {
                 *self.waiting.entry(pod.key.namespace.to_string()).or_default() += 1;
             }
             if let Some(node) = &pod.node {
@@ -223,10 +225,13 @@ impl Overview {
                 .last_report_timestamp(node)
                 .map_or(String::new(), |at| format!(", last reported {} ago", format_duration(elapsed(at, ctx.wall))));
             let waiting = self.held.get(&*node.name).copied().unwrap_or(0);
-            let wait = match waiting {
-                0 => String::new(),
-                1 => ", 1 pod held until there is proof".to_owned(),
-                _ => format!(", {waiting} pods held until there is proof"),
+            let state = node_state(node, ctx);
+            let wait = match (waiting, matches!(state, "Fenced" | "ConfirmedDown")) {
+                (0, _) => String::new(),
+                (1, true) => ", 1 pod waits to be removed".to_owned(),
+                (_, true) => format!(", {waiting} pods wait to be removed"),
+                (1, false) => ", 1 pod held until there is proof".to_owned(),
+                (_, false) => format!(", {waiting} pods held until there is proof"),
             };
             let why = match fencing_step::next_step(node, ctx) {
                 Some(step) => format!(". {}", capitalize(&step.message)),
@@ -236,7 +241,7 @@ impl Overview {
                 object: answer.object,
                 blocks: answer.judgement.verdict == Verdict::Blocked,
                 reason: answer.judgement.reason,
-                message: format!("{}{last_report}{wait}{why}", node_state(node, ctx)),
+                message: format!("{state}{last_report}{wait}{why}"),
                 command: format!("pod-safety explain node {}", node.name),
             });
         }

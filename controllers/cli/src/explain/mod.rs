@@ -30,7 +30,7 @@ use super::Exit;
 use super::cluster::{ConnectArgs, Output, PrintArgs, Session, name};
 use super::error_hints::{NotFound, ResourceKind};
 use super::watch::{Rendered, WatchArgs};
-pub(super) use snapshot::{ClusterSnapshot, OWN_LABEL, describe_refusal, own_pods};
+pub(super) use snapshot::{ClusterSnapshot, OWN_LABEL, describe_refusal, missing_leader, own_pods};
 pub(super) use timeline::{DAY, Timeline, TimelineArgs};
 
 /// The meaning of `-n` for these commands.

@@ -375,6 +375,14 @@ async fn read_running(session: &Session, wall: Timestamp, refused: &mut Vec<Stri
     OwnProcesses { settings, running, controllers, fenced_from, account, pods, lease: held }
 }
 
+/// The line below what a command wrote for the controllers, if none of them leads; empty if one does, or it is not known.
+pub(crate) async fn missing_leader(session: &Session) -> &'static str {
+    let (session, _version) = &session.with_server_clock().await;
+    let running = read_running(session, session.env.clock.wall(), &mut Vec::new()).await.running;
+    let leads = running.leader.is_some() || running.lease_unread;
+    if leads { "" } else { "No leader: nothing happens until one runs (pod-safety doctor).\n" }
+}
+
 /// The pods of pod-safety: those with its label and with the account to which its ClusterRoleBindings grant its rights.
 /// Any tenant may set the label, but only a cluster admin may bind roles. If the bindings cannot be read, the label has
 /// to suffice.
