@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::{Args as ClapArgs, Subcommand};
 use pod_safety_print::{Paint, Tone};
 use pod_safety_shared::api::{DeviceDriver, DeviceRef, IdentityMatch, Power, TargetStatus};
-use pod_safety_shared::authority::operator_requests::{self, Device, OperatorError};
+use pod_safety_shared::authority::operator_requests::{self, Device, Examined, OperatorError};
 use pod_safety_shared::client::Target;
 use pod_safety_shared::model::Kind;
 use serde::Serialize;
@@ -15,6 +15,9 @@ use super::doctor::{describe_unresponsive, print_reason};
 use super::error_hints::{NotFound, ResourceKind};
 use super::progress::announce_wait;
 use super::{API_VERSION, Exit, duration, pluralize, sanitize};
+
+/// The message of the problem `NotForNode`.
+const NOT_SELECTED: &str = "its nodeSelector does not select it";
 
 /// How often the result is read.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -137,6 +140,7 @@ fn remedy_for(problem: &str) -> (&'static str, &'static str) {
         }
         "NotTrusted" => ("status.conditions[Trusted]", "correct the device, then delete and recreate it"),
         "NotForNode" => ("spec.nodeSelector", "select the node, or test another device"),
+        "NotChecked" => ("", "pod-safety devices test DEVICE (needs a leader)"),
         "LabelNotProtected" => (
             "spec.nodeSelector, spec.nodeParameters",
             "name the parameters of the node in nodeParameters, or select it by a label below node-restriction.kubernetes.io/",
@@ -188,14 +192,18 @@ impl DeviceResult {
 }
 
 /// The result by the last status check in the status of the device.
-pub(crate) fn last_result(device: &Device, node: &str) -> DeviceResult {
+pub(crate) fn last_result(device: &Device, examined: &Examined) -> DeviceResult {
+    let node = &*examined.node.name;
     let of_node = device.status.targets.iter().find(|target| target.node == node);
     match of_node {
         Some(target) => device_result(&device.named, target.clone()),
         None if device.spec.driver == DeviceDriver::Manual => {
             device_result(&device.named, TargetStatus { node: node.to_owned(), ..TargetStatus::default() })
         }
-        None => unanswered(&device.named, node, "NotForNode", "it was not checked for this node".to_owned()),
+        None if device.spec.node_selector.matches(&examined.labels) => {
+            unanswered(&device.named, node, "NotChecked", "it was not checked for this node yet".to_owned())
+        }
+        None => unanswered(&device.named, node, "NotForNode", NOT_SELECTED.to_owned()),
     }
 }
 
@@ -226,8 +234,7 @@ async fn test_device(
     if !results.is_empty() || device.spec.driver == DeviceDriver::Manual {
         return Ok(results);
     }
-    let message = "its nodeSelector does not select it".to_owned();
-    Ok(vec![unanswered(named, target.unwrap_or("-"), "NotForNode", message)])
+    Ok(vec![unanswered(named, target.unwrap_or("-"), "NotForNode", NOT_SELECTED.to_owned())])
 }
 
 /// Tests these devices concurrently; returns the results and the exit.
@@ -334,6 +341,11 @@ impl TestArgs {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use pod_safety_shared::api::{FenceDeviceStatus, Incarnation};
+    use serde_json::json;
+
     use super::*;
 
     fn bmc() -> DeviceRef {
@@ -355,6 +367,23 @@ mod tests {
         assert_eq!(lines[2], "✖  ns/bmc  b     Unknown  Unknown   LoginDenied");
         assert_eq!(lines[4], "ns/bmc for b: the device refuses the login: 401");
         assert!(lines[5].starts_with("  fix: spec.parameters") && lines[5].contains("password"), "{}", lines[5]);
+    }
+
+    /// A device that selects the node, and that no leader had checked, was called one that does not select it.
+    #[test]
+    fn bug_a_device_that_was_not_checked_was_called_not_for_the_node() {
+        for (selector, problem, fix) in [
+            (json!({}), "NotChecked", "pod-safety devices test DEVICE (needs a leader)"),
+            (json!({ "matchLabels": { "rack": "7" } }), "NotForNode", "select the node, or test another device"),
+        ] {
+            let spec = json!({ "driver": "Agent", "agent": "fence_ipmilan", "nodeSelector": selector });
+            let spec = serde_json::from_value(spec).unwrap();
+            let device = Device { named: bmc(), spec, status: FenceDeviceStatus::default() };
+            let (node, labels) = (Incarnation { name: "a".to_owned(), ..Incarnation::default() }, BTreeMap::new());
+            let examined = Examined { node, labels, ready: true, cordoned: false, renewed: None };
+            let result = last_result(&device, &examined);
+            assert_eq!((&*result.problem, result.way_out), (problem, fix));
+        }
     }
 
     #[test]

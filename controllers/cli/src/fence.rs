@@ -119,7 +119,7 @@ impl FenceArgs {
             None => (self.simulate_drill(session, examined).await?, None),
         };
         let devices = drill::devices_of(session, examined).await?;
-        let devices = devices.iter().map(|device| devices::last_result(device, &self.node)).collect();
+        let devices = devices.iter().map(|device| devices::last_result(device, examined)).collect();
         let document = drill::document(&plan, devices, session.target());
         print(&drill::page(&document, NOTHING, terminal::for_stdout(Color::Auto)))?;
         Ok(exit.unwrap_or(if document.is_blocked() { Exit::Blocked } else { Exit::Fine }))
