@@ -136,6 +136,10 @@ mod tests {
         let mut rows = vec![
             ("maintain n --apply", "unexpected argument '--apply' found"),
             ("drain n --aply", "a similar argument exists: '--apply'"),
+            ("drain n --force", "'--force' found; for pods without a controller: --evict-unmanaged (see --help)"),
+            ("drain n --disable-eviction", "found; pods are evicted, never deleted"),
+            ("drain n --grace-period=30", "found; each pod keeps its own grace period"),
+            ("drain n --apply --dry-run", "cannot be used with"),
             ("confirm-down n --reason r --valid-for 59s", "too short; allowed is 1m to 168h"),
             ("confirm-down n --reason r --valid-for 169h", "too long; allowed is 1m to 168h"),
             ("confirm-down n --reason r --valid-for -5m", "negative; allowed is 1m to 168h"),

@@ -16,7 +16,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use clap::{Args as ClapArgs, ValueEnum};
+use clap::builder::UnknownArgumentValueParser;
+use clap::{Arg, ArgAction, Args as ClapArgs, ValueEnum};
 use pod_safety_drain::{Consent, EvictionRequester, Plan};
 use pod_safety_print::drains::{self as page, ProgressOutput};
 use pod_safety_print::{Color, Paint};
@@ -31,7 +32,7 @@ pub(crate) use apply::Drained;
 use snapshot::DrainSnapshot;
 
 #[derive(Debug, ClapArgs)]
-#[command(after_help = crate::exit::help("drain"))]
+#[command(after_help = crate::exit::help("drain"), args(flags_of_kubectl()))]
 pub struct Args {
     /// The nodes
     #[arg(value_name = "NODE", value_parser = node_name, required_unless_present = "selector")]
@@ -74,6 +75,31 @@ pub struct Args {
 
     #[command(flatten)]
     cluster: ConnectArgs,
+}
+
+/// Flags of `kubectl drain` for what is done anyway, has another name here, or is never done.
+fn flags_of_kubectl() -> [Arg; 5] {
+    let refused = |name: &'static str, why: &'static str| {
+        Arg::new(name).long(name).hide(true).value_parser(UnknownArgumentValueParser::suggest(why))
+    };
+    [
+        Arg::new("dry-run")
+            .long("dry-run")
+            .help("Change nothing, which is the default; for those who know it from kubectl")
+            .value_name("HOW")
+            .num_args(0..=1)
+            .require_equals(true)
+            .default_missing_value("server")
+            .value_parser(["client", "server"])
+            .conflicts_with_all(["apply", "withdraw"]),
+        Arg::new("ignore-daemonsets")
+            .long("ignore-daemonsets")
+            .help("Pods of DaemonSets stay, with this flag and without it; for those who know it from kubectl")
+            .action(ArgAction::SetTrue),
+        refused("force", "for pods without a controller: --evict-unmanaged").action(ArgAction::SetTrue),
+        refused("disable-eviction", "pods are evicted, never deleted").action(ArgAction::SetTrue),
+        refused("grace-period", "each pod keeps its own grace period").value_name("SECONDS"),
+    ]
 }
 
 /// What may be lost by a drain, and what stays.
