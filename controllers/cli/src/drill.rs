@@ -27,6 +27,7 @@ use super::consent::prompt;
 use super::devices::{self, DeviceResult};
 use super::doctor::{describe_unresponsive, print_reason};
 use super::drain::snapshot::DrainSnapshot;
+use super::fence;
 use super::progress::announce_wait;
 use super::{API_VERSION, Exit, duration, print, print_stderr, sanitize};
 
@@ -152,7 +153,7 @@ impl Args {
             return Ok(Exit::Refused);
         }
         let by = operator_requests::whoami(connection).await?;
-        let name = operator_requests::request_fence(connection, examined, &by, &self.reason).await?;
+        let name = fence::request(session, examined, &by, &self.reason).await?;
         let deadline = env.now() + self.timeout.unwrap_or(Duration::from_mins(15));
         let ended =
             |phase| matches!(phase, Phase::Done | Phase::AwaitingOperator | Phase::Cancelled | Phase::Superseded);

@@ -7,7 +7,7 @@ use pod_safety_explain::plan_fencing;
 use pod_safety_print::Color;
 use pod_safety_shared::api::new_object;
 use pod_safety_shared::authority::incident_name;
-use pod_safety_shared::authority::operator_requests::{self, Drill, Examined};
+use pod_safety_shared::authority::operator_requests::{self, Drill, Examined, OperatorError};
 use pod_safety_shared::model::Kind;
 use pod_safety_shared::wire::{Encoding, Raw};
 use serde_json::json;
@@ -97,7 +97,7 @@ impl FenceArgs {
             return Ok(Exit::Refused);
         }
         let (node, reason) = (&self.node, self.reason.as_deref().unwrap_or_default());
-        let fence = operator_requests::request_fence(&session.connection, &examined, &by, reason).await?;
+        let fence = request(&session, &examined, &by, reason).await?;
         let leader = missing_leader(&session).await;
         print(&format!(
             "nodefence/{fence} written. See the progress: pod-safety explain node {node}, or kubectl get nodefence {fence} -w\n{leader}"
@@ -155,6 +155,21 @@ impl FenceArgs {
             None => page(&self.node, &Impact::read(session, examined, terminal::for_stderr()).await?),
         };
         prompt(&phrase, self.confirm.as_deref(), || page)
+    }
+}
+
+/// Requests that the node is fenced. The error names the NodeFence that this boot has already.
+pub(super) async fn request(session: &Session, examined: &Examined, by: &str, reason: &str) -> anyhow::Result<String> {
+    let (connection, node) = (&session.connection, &examined.node.name);
+    match operator_requests::request_fence(connection, examined, by, reason).await {
+        Err(OperatorError::AlreadyExists { name, .. }) => {
+            let existing = operator_requests::read_incident(connection, &name).await.ok().flatten();
+            let phase = existing.map_or(String::new(), |fence| format!(" ({})", fence.status.phase.name()));
+            anyhow::bail!(
+                "this boot of {node} has a NodeFence{phase}, which must be deleted first: pod-safety explain node {node}"
+            );
+        }
+        requested => Ok(requested?),
     }
 }
 
@@ -222,7 +237,27 @@ impl WithdrawArgs {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use pod_safety_shared::testing::AnswerFn;
+
     use super::*;
+    use crate::untrusted_text::{objects, run_command, server};
+
+    /// The answer was the name of the NodeFence and a command that prints it as YAML.
+    #[test]
+    fn bug_the_phase_of_an_existing_nodefence_was_not_named() {
+        let cluster = server(objects(), "v1.37.2".to_owned(), false);
+        let respond: Arc<AnswerFn> =
+            Arc::new(move |method, path, body| match method == "POST" && path.ends_with("/nodefences") {
+                true => (409, json!({ "kind": "Status", "reason": "AlreadyExists", "message": "m", "code": 409 })),
+                false => cluster(method, path, body),
+            });
+        let line = "fence worker-b1 --reason r --confirm 'switch off worker-b1'";
+        let (code, text) = run_command(line, &respond);
+        let expected = "this boot of worker-b1 has a NodeFence (Fencing), which must be deleted first: pod-safety explain node worker-b1\n";
+        assert!(code == 1 && text.ends_with(expected), "{code}: {text}");
+    }
 
     #[test]
     fn a_node_with_a_recent_lease_or_ready_is_reporting() {
