@@ -98,8 +98,9 @@ impl Paint {
         Self { lines: Some(LineWidth { columns, commands }), ..self }
     }
 
-    /// A row whose last cell, which begins at this column, does not fit.
-    fn wrap_row(self, line: &str, at: usize) -> String {
+    /// A row whose last cell, which begins at this column, is wrapped in a column of its own.
+    #[must_use]
+    pub fn wrap_row(self, line: &str, at: usize) -> String {
         let (before, cell): (String, String) = (line.chars().take(at).collect(), line.chars().skip(at).collect());
         let lines = self.lines.map(|lines| LineWidth { columns: lines.columns.saturating_sub(at), ..lines });
         let wrapped = Self { lines, ..self }.wrap(&cell, 0);

@@ -28,12 +28,15 @@ use serde_json::Value;
 
 use super::cluster::{ConnectArgs, PrintArgs, Session};
 use super::explain::{ClusterSnapshot, OWN_LABEL, evictions};
-use super::{API_VERSION, Exit, pluralize, sanitize};
+use super::{API_VERSION, Exit, pluralize};
 pub(crate) use account::{describe_unresponsive, print_reason};
 
 /// The kinds that are needed to know that a budget never allows an eviction.
 const BUDGET_KINDS: [Kind; 6] =
     [Kind::Budgets, Kind::Pods, Kind::Deployments, Kind::ReplicaSets, Kind::StatefulSets, Kind::ReplicationControllers];
+
+/// The column of the text below a finding, after its label.
+const LABEL: usize = 10;
 
 #[derive(Debug, ClapArgs)]
 #[command(after_help = crate::exit::help("doctor"))]
@@ -266,10 +269,10 @@ pub(super) fn page(symptoms: &[Symptom], paint: Paint) -> String {
         };
         text.push_str(&paint.with_mark(tone, &format!("{check}: {what}")));
         if !why.is_empty() {
-            let _infallible = writeln!(text, "{}", paint.wrap(&format!("    why   {why}"), 10));
+            let _infallible = writeln!(text, "{}", paint.wrap_row(&format!("    why   {why}"), LABEL));
         }
         if !remedy.is_empty() {
-            let _infallible = writeln!(text, "    do    {}", sanitize::line(remedy));
+            let _infallible = writeln!(text, "{}", paint.wrap_row(&format!("    do    {remedy}"), LABEL));
         }
     }
     let of = |health: Health| symptoms.iter().filter(|symptom| symptom.health == health).count();
@@ -281,4 +284,25 @@ pub(super) fn page(symptoms: &[Symptom], paint: Paint) -> String {
         of(Health::Fine)
     );
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::invocation::commands;
+
+    /// A wrapped reason began in column 0, and the remedy was longer than the line.
+    #[test]
+    fn bug_wrapped_lines_below_a_finding_lost_their_indentation() {
+        let why = "a reason that needs more than one line on a terminal of forty columns";
+        let (what, remedy) = ("w".to_owned(), why.to_owned());
+        let symptom = Symptom { check: "Leader", health: Health::Problem, what, why, remedy };
+        let text = page(&[symptom], Paint::plain().with_columns(40, commands()));
+        let lines: Vec<&str> = text.lines().skip(1).take_while(|line| !line.is_empty()).collect();
+        assert!(lines.len() == 6 && lines[0].starts_with("    why   a reason"), "{text}");
+        assert!(lines[3].starts_with("    do    a reason"), "{text}");
+        for line in lines {
+            assert!(line.starts_with("    ") && line.chars().count() <= 40, "{text}");
+        }
+    }
 }
