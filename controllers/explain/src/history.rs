@@ -44,8 +44,11 @@ pub(super) fn pod_history(pod: &Pod, ctx: &ExplainContext<'_>) -> Vec<Moment> {
     if let Some(node) = node.filter(|node| node.readiness != Readiness::Ready) {
         moments.extend(unreachable_moments(node, ctx));
     }
-    let target = pod.disruption_target.and_then(|target| timestamp_from(target.since));
-    moments.extend(moment_at(target, "an eviction or preemption began", "condition DisruptionTarget"));
+    if let Some(target) = pod.disruption_target {
+        let colon = if target.reason.is_empty() { "" } else { ": " };
+        let what = format!("DisruptionTarget{colon}{}", target.reason);
+        moments.extend(moment_at(timestamp_from(target.since), what, ""));
+    }
     moments.extend(deletion_moments(pod, ctx));
     if let Some(name) = &pod.node {
         // Before the pod was bound, that happened to other pods.
@@ -133,9 +136,10 @@ pub(super) fn evidence_moments(proof: &FenceEvidenceObject) -> Vec<Moment> {
 pub(super) fn unreachable_moments(node: &Node, ctx: &ExplainContext<'_>) -> Vec<Moment> {
     let heartbeat = ctx.view.last_report_timestamp(node);
     let lost = node.ready_since.and_then(timestamp_from);
-    let after = lost
-        .zip(heartbeat)
-        .and_then(|(lost, heartbeat)| std::time::Duration::try_from(lost.duration_since(heartbeat)).ok());
+    // Both are shown without fractions of a second.
+    let after = lost.zip(heartbeat).and_then(|(lost, heartbeat)| {
+        u64::try_from(lost.as_second().saturating_sub(heartbeat.as_second())).ok().map(std::time::Duration::from_secs)
+    });
     let after = after.map_or(String::new(), |after| format!("{} after its last heartbeat", format_duration(after)));
     let state = match node.readiness {
         Readiness::Unknown => "counts as lost",

@@ -6,9 +6,9 @@ use super::table::{Entry, Table};
 use super::{Change, Inner, pod_worker};
 use crate::clock::Mono;
 use crate::model::{
-    BadRv, ConditionState, Controller, DEFAULT_GRACE, Deletion, DisruptionTarget, EvictionTarget, Interner, Kind,
-    Labels, MIRROR_ANNOTATION, NO_EXECUTE, NODE_UNREACHABLE_CONDITION, Node, Phase, Pod, PodKey, Rv, Toleration,
-    Tolerations, Uid, Uncommon, VOLUME_GATE, is_kubernetes_name,
+    BadRv, ConditionState, Controller, DEFAULT_GRACE, DISRUPTION_REASONS, Deletion, DisruptionTarget, EvictionTarget,
+    Interner, Kind, Labels, MIRROR_ANNOTATION, NO_EXECUTE, NODE_UNREACHABLE_CONDITION, Node, Phase, Pod, PodKey, Rv,
+    Toleration, Tolerations, Uid, Uncommon, VOLUME_GATE, is_kubernetes_name,
 };
 use crate::wire;
 
@@ -208,6 +208,7 @@ fn project_uncommon(
         }),
         disruption_target: disruption_condition.map(|one| DisruptionTarget {
             since: one.last_transition_time.map_or(0, wire::Time::whole_seconds),
+            reason: DISRUPTION_REASONS.into_iter().find(|known| one.reason.as_deref() == Some(*known)).unwrap_or(""),
             first_seen: now,
         }),
         spec_grace_seconds: own_grace.filter(|_| !claims.is_empty() || running_at_end),
@@ -438,7 +439,9 @@ impl Object for Pod {
                 uncommon.terminal_while_running_since =
                     uncommon.terminal_while_running_since.map(|now| before.terminal_while_running_since.unwrap_or(now));
                 uncommon.disruption_target = uncommon.disruption_target.map(|target| match before.disruption_target {
-                    Some(earlier) if earlier.since == target.since => earlier,
+                    Some(earlier) if earlier.since == target.since => {
+                        DisruptionTarget { first_seen: earlier.first_seen, ..target }
+                    }
                     _ => target,
                 });
                 pod.uncommon = Some(uncommon);

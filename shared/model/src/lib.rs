@@ -41,7 +41,9 @@ pub use node::{
     ConditionState, NODE_UNREACHABLE_CONDITION, NOT_READY_TAINT, Node, NodeDetails, NodeKey, OUT_OF_SERVICE_TAINT,
     Pressures, Readiness, ReportedCondition, SUSPECT_TAINT, UNREACHABLE_TAINT, describe_zone,
 };
-pub use pod::{Controller, DEFAULT_GRACE, Deletion, DisruptionTarget, MIRROR_ANNOTATION, Phase, Pod, Uncommon};
+pub use pod::{
+    Controller, DEFAULT_GRACE, DISRUPTION_REASONS, Deletion, DisruptionTarget, MIRROR_ANNOTATION, Phase, Pod, Uncommon,
+};
 pub use taint::{NO_EXECUTE, Operator, Taint, Toleration, TolerationPeriod, Tolerations};
 pub use volume::{
     Attachment, BoundClaim, DETACH_LABEL, HELD_LABEL, Holder, LeaseHolder, Sharing, VOLUME_GATE,

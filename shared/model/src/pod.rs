@@ -98,9 +98,20 @@ const KUBERNETES_GROUPS: [&str; 4] = ["", "apps", "batch", "extensions"];
 pub struct DisruptionTarget {
     /// `lastTransitionTime`, in seconds of the writer's clock.
     pub since: i64,
+    /// Its reason, if it is one of [`DISRUPTION_REASONS`]; else empty.
+    pub reason: &'static str,
     /// When this process first saw it.
     pub first_seen: Mono,
 }
+
+/// The reasons of the condition `DisruptionTarget` that Kubernetes and pod-safety write, without the kubelet's own.
+pub const DISRUPTION_REASONS: [&str; 5] = [
+    "PreemptionByScheduler",
+    "DeletionByTaintManager",
+    "EvictionByEvictionAPI",
+    "DeletionByPodGC",
+    "FencedByPodSafety",
+];
 
 /// Fields that few pods have. They have a separate allocation, because the cache holds 150,000 pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

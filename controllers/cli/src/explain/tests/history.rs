@@ -35,6 +35,23 @@ fn bug_earlier_boots_and_earlier_nodes_were_in_the_history_of_the_present_node()
     assert!(has(&fixture.with_context(|ctx| timeline(since, ctx)), "NodeFence Fenced"), "the timeline has all of it");
 }
 
+/// The eviction by a taint was called "an eviction or preemption", and 50 seconds were 49.
+#[test]
+fn bug_a_disruption_had_no_reason_and_the_time_to_the_loss_was_a_second_short() {
+    let fixture = Fixture::with_lost_node();
+    fixture.pod_with("orders-1", "worker-b1", |pod| {
+        fixture::terminating(pod);
+        let (kind, reason, at) = ("DisruptionTarget", "DeletionByTaintManager", "2026-11-21T10:19:55Z");
+        pod["status"]["conditions"] =
+            json!([{ "type": kind, "status": "True", "reason": reason, "lastTransitionTime": at }]);
+    });
+    let renewed = json!("2026-11-21T10:14:05.700000Z");
+    fixture.put(Kind::NodeLeases, objects::lease("worker-b1", 0).set("/spec/renewTime", renewed));
+    let history = fixture.pod("orders-1").history;
+    assert!(has(&history, "DisruptionTarget: DeletionByTaintManager"), "{history:?}");
+    assert!(history.iter().any(|one| one.detail == "50s after its last heartbeat"), "{history:?}");
+}
+
 /// The successor on a node that was fenced last week had "switch worker-a off" in its history.
 #[test]
 fn bug_fencing_from_before_a_pod_existed_was_in_its_history() {
