@@ -47,7 +47,7 @@ pub(crate) struct ConnectArgs {
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
     request_timeout: Option<Duration>,
 
-    /// The namespace; commands that answer for nodes or for the whole cluster take it and need none
+    /// The namespace; ignored for nodes
     #[arg(short, long, value_name = "NAME", value_parser = name)]
     pub(crate) namespace: Option<String>,
 }

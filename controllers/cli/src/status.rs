@@ -206,9 +206,9 @@ mod tests {
         let (overview, text) = read_status(&fixture);
         assert_eq!(overview.verdict(), Overall::Blocked);
         let golden = "Kubernetes v1.37.2   mode guard   leader pod-safety-x, 1 standby
-! StatefulSet pods and the like: 2, 1 waits for proof that the old pod stopped
+! Pods with a stable name: 2, 1 waits for proof that the old pod stopped
 
-ZONE    READY  LOST  HELD
+ZONE    READY  LOST  DISRUPTED
 zone-a  2/2    0     no
 zone-b  1/2    1     no
 

@@ -32,7 +32,7 @@ fn header(running: &Running, server: &str, wall: jiff::Timestamp) -> String {
 #[must_use]
 pub fn page(overview: &Overview, running: &Running, server: &str, wall: jiff::Timestamp, paint: Paint) -> String {
     let (tone, seen) = identity_line(overview);
-    let promise = paint.with_mark(tone, &format!("StatefulSet pods and the like: {seen}"));
+    let promise = paint.with_mark(tone, &format!("Pods with a stable name: {seen}"));
     let mut text = format!("{}\n{promise}", paint.wrap(&header(running, server, wall), 2));
     if !overview.zones.is_empty() {
         text.push('\n');
@@ -99,11 +99,11 @@ fn identity_line(overview: &Overview) -> (Tone, String) {
 fn zones(zones: &[Zone], paint: Paint) -> String {
     let row = |zone: &Zone| {
         let tone = if zone.ready == zone.nodes { Tone::Plain } else { Tone::Attention };
-        let held = zone.brake.map_or("no".to_owned(), |reason| format!("yes ({reason})"));
-        (tone, vec![zone.zone.clone(), format!("{}/{}", zone.ready, zone.nodes), zone.lost.to_string(), held])
+        let disrupted = zone.brake.map_or("no".to_owned(), |reason| format!("yes ({reason})"));
+        (tone, vec![zone.zone.clone(), format!("{}/{}", zone.ready, zone.nodes), zone.lost.to_string(), disrupted])
     };
     let rows: Vec<_> = zones.iter().map(row).collect();
-    paint.table(&["ZONE", "READY", "LOST", "HELD"], &rows)
+    paint.table(&["ZONE", "READY", "LOST", "DISRUPTED"], &rows)
 }
 
 fn troubles(troubles: &[&Trouble], paint: Paint) -> String {

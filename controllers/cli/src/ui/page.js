@@ -41,8 +41,8 @@ function zones(all) {
     meter.value = zone.ready;
     meter.setAttribute("aria-label", `${zone.ready} of ${zone.nodes} nodes Ready`);
     const lost = zone.lost ? make("span", "Bad", `${zone.lost} lost`) : make("span", "dim", "none lost");
-    const held = zone.brake ? make("span", "Wait", `held: ${words(zone.brake).toLowerCase()}`) : make("span", "dim", "not held");
-    return make("div", "card zone", make("div", "", make("b", "", zone.zone), make("span", "", `${zone.ready}/${zone.nodes}`)), meter, make("div", "", lost, held));
+    const disrupted = zone.brake ? make("span", "Wait", `disrupted: ${words(zone.brake).toLowerCase()}`) : make("span", "dim", "not disrupted");
+    return make("div", "card zone", make("div", "", make("b", "", zone.zone), make("span", "", `${zone.ready}/${zone.nodes}`)), meter, make("div", "", lost, disrupted));
   });
   return cards.length ? [make("div", "zones", ...cards)] : [];
 }
@@ -64,7 +64,7 @@ function show(seen) {
   const counted = !checked ? "Not checked, because pods, nodes or Leases could not be read"
     : `${seen.identities}, ` + (seen.waitForProof ? `${seen.waitForProof} waiting for proof that the old pod stopped` : "none waits for proof");
   const promise = make("div", "card promise", mark(tone), make("div", "",
-    make("b", "", "StatefulSet pods and the like"), make("span", "dim", counted)));
+    make("b", "", "Pods with a stable name"), make("span", "dim", counted)));
   const troubles = blocks => seen.troubles.filter(one => one.blocks === blocks).map(one => withCommand(row(one.blocks ? "Bad" : "Wait", one.object, one.message, "", explainable(one.object)), explainable(one.object) ? "" : one.command));
   const blocked = seen.blocked.map(one => row("Bad", `${one.namespace}/${one.pod}`, `${one.node === null ? "on no node" : `on ${one.node}`} · needs ${one.needs}`, one.age, explainable(`pod/${one.namespace}/${one.pod}`)));
   const [calmTone, calmWords] = seen.verdict === "Clear" ? ["Good", "Nothing needs a person"] : ["Wait", "It is not known whether something needs a person, because not everything could be read"];
