@@ -289,15 +289,19 @@ impl Document<'_> {
 pub(super) fn page(document: &Document<'_>, end: &str, paint: Paint) -> String {
     let row = |gate: &Gate| {
         let tone = if gate.holds { Tone::Bad } else { Tone::Good };
-        let message = if gate.message.is_empty() { "nothing holds it" } else { &gate.message };
-        (tone, [paint.mark(tone), &gate.name, message].map(str::to_owned).to_vec())
+        (tone, [paint.mark(tone), &gate.name, &gate.message].map(str::to_owned).to_vec())
     };
     let Document { node, policy, plan, gates, devices, .. } = document;
-    let rows: Vec<_> = gates.iter().map(row).collect();
-    let gates = paint.table(&["", "GATE", "NUMBERS"], &rows);
+    let has_numbers = |gate: &&Gate| gate.holds || !gate.message.is_empty();
+    let rows: Vec<_> = gates.iter().filter(has_numbers).map(row).collect();
+    let mut table = paint.table(&["", "GATE", "NUMBERS"], &rows);
+    if rows.len() < gates.len() {
+        let others = pluralize(gates.len() - rows.len(), "other gate");
+        table.push_str(&paint.with_mark(Tone::Good, &format!("{others}: nothing holds it")));
+    }
     let devices = devices::page(devices, paint);
     let head = format!("node/{node} by fencepolicy/{policy}: {plan}");
-    format!("{}\n\n{gates}\n{devices}\n{}\n", sanitize::line(&head), paint.wrap(end, 0))
+    format!("{}\n\n{table}\n{devices}\n{}\n", sanitize::line(&head), paint.wrap(end, 0))
 }
 
 #[cfg(test)]
@@ -384,6 +388,7 @@ mod tests {
             gate("LargeOutage", false, "1 of 20 nodes is lost; the limit is 49 %"),
             gate("Paused", true, "the policy db is paused"),
             gate("SelfNode", false, ""),
+            gate("Repeated", false, ""),
         ];
         let document = Document {
             api_version: API_VERSION,
@@ -400,7 +405,7 @@ mod tests {
             "node/a by fencepolicy/db: the policy db is paused",
             "✔  LargeOutage  1 of 20 nodes is lost; the limit is 49 %",
             "✖  Paused       the policy db is paused",
-            "✔  SelfNode     nothing holds it",
+            "✔ 2 other gates: nothing holds it",
             "Nothing was switched.",
         ] {
             assert!(text.lines().any(|printed| printed == line), "{line}: {text}");
