@@ -15,6 +15,7 @@ use super::disposition::{Disposition, Hold, decide_disposition};
 use super::evidence;
 use super::history::{self, deletion_requested_at};
 use super::power_check::{RUNBOOKS, offer_confirmation};
+use super::signals::missed_reports;
 use super::{fencing_step, predecessors};
 use super::{owner_of, predict_eviction};
 
@@ -133,22 +134,32 @@ fn judge_terminating(pod: &Pod, ctx: &ExplainContext<'_>) -> Judgement {
         return Judgement::new(Verdict::Waiting, "Ending", "it is deleted and terminates.");
     };
     let node = pod.node.as_deref().unwrap_or_default();
+    let missed = match ctx.view.node(node) {
+        Lookup::Known(node) => missed_reports(node, ctx),
+        Lookup::Unknown(_) | Lookup::Absent => None,
+    };
+    let reports = missed.map_or("reports".to_owned(), |age| format!("last reported {} ago", format_duration(age)));
     if ctx.wall < deadline {
         let overdue = format_duration(elapsed(ctx.wall, deadline));
         return Judgement::new(
             Verdict::Waiting,
             "Ending",
-            format!("it was deleted and has {overdue} left to terminate. The kubelet of {node} reports."),
+            format!("it was deleted and has {overdue} left to terminate. The kubelet of {node} {reports}."),
         );
     }
     let late = elapsed(deadline, ctx.wall);
     let not_ready = matches!(ctx.view.node(node), Lookup::Known(node) if node.readiness == Readiness::NotReady);
     if not_ready {
         let message = format!(
-            "its grace period ended {} ago. The kubelet of {node} reports that the node is not ready, and has not reported that this pod terminated.",
+            "its grace period ended {} ago. The kubelet of {node} {reports} that the node is not ready, and has not reported that this pod terminated.",
             format_duration(late)
         );
         return Judgement::new(Verdict::Blocked, "NodeNotReady", message);
+    }
+    if missed.is_some() {
+        let message =
+            format!("its grace period is over. The kubelet of {node} {reports}, and not that the pod terminated.");
+        return Judgement::new(Verdict::Waiting, "NotReporting", message);
     }
     if late < TERMINATION_OVERDUE {
         return Judgement::new(

@@ -223,6 +223,13 @@ fn bug_a_kubelet_that_missed_renewals_was_shown_as_reporting() {
         assert_eq!((*found, *why, text.as_str()), (verdict, reason, message));
         let page = page(&answer, false, Paint::plain());
         assert!(page.contains(marked), "{page}");
+        fixture.pod_with("db-0", "worker-c1", fixture::terminating);
+        let of_pod = fixture.pod("db-0").judgement.message;
+        assert_eq!(
+            of_pod.contains("The kubelet of worker-c1 last reported 21s ago"),
+            marked.starts_with('!'),
+            "{of_pod}"
+        );
     }
 }
 
