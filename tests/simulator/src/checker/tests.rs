@@ -423,7 +423,7 @@ fn l1_only_a_pod_whose_worker_may_be_busy_is_held_for_that() {
 /// The Lease was garbage collected while the watch of Leases was broken.
 #[test]
 fn l1_a_lease_deleted_between_two_lists_may_have_been_renewed_until_the_second() {
-    let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
+    let path = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
     let after = |second: u64, again: bool| {
         let mut held = deleted(30);
         held["metadata"]["generation"] = 2.into();
@@ -431,7 +431,7 @@ fn l1_a_lease_deleted_between_two_lists_may_have_been_renewed_until_the_second()
         broken(async move |checker| {
             let lease = json!({ "renewTime": "2026-01-01T00:00:00Z" });
             leases(checker, "node-0", "kube-node-lease/node-0", lease.clone());
-            let list = ApiRequest::new(ME, Method::GET, leases);
+            let list = ApiRequest::new(ME, Method::GET, path);
             checker.executed(&list, 200, &[]);
             seconds(1).await;
             let person = ApiRequest::new("person", Method::DELETE, POD);

@@ -40,10 +40,6 @@ async fn ask(stage: &Stage, method: Method, path: &str, accept: &str, body: &Val
     tokio::time::timeout(LONG, work).await.unwrap()
 }
 
-async fn get(stage: &Stage, path: &str, accept: &str) -> (u16, Value) {
-    ask(stage, Method::GET, path, accept, &Value::Null).await
-}
-
 /// The lines of a watch, as they come.
 async fn watch(stage: &Stage, path: &str, accept: &str) -> impl futures::Stream<Item = Value> + use<> {
     let request = request(Method::GET, path, accept, &Value::Null).map(|_body| Vec::new());
