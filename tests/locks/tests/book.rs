@@ -110,27 +110,39 @@ fn the_crate_diagram_equals_the_manifests() -> Result<()> {
     Ok(())
 }
 
-/// The crates of the product, each above its dependencies. Dependencies of tests and optional features are not shown.
+/// The crates of the product, each above those that it uses. An arrow that others imply is left out; so are dependencies of tests and
+/// optional features.
 fn crate_diagram() -> Result<String> {
     let root = manifest("Cargo.toml")?;
     let folders = root["workspace"]["default-members"].as_array().context("default-members")?;
     let folders = folders.iter().map(|folder| folder.as_str().context("a path")).collect::<Result<Vec<_>>>()?;
     let manifests =
         folders.iter().map(|folder| manifest(Path::new(folder).join("Cargo.toml"))).collect::<Result<Vec<_>>>()?;
-    let id = |name: &str| name.strip_prefix("pod-safety-").unwrap_or("program").to_owned();
     let name = |manifest: &toml::Table| manifest["package"]["name"].as_str().unwrap_or_default().to_owned();
     let names: BTreeSet<String> = manifests.iter().map(name).collect();
-    let (mut boxes, mut arrows) = (BTreeSet::new(), BTreeSet::new());
+    let (mut boxes, mut uses) = (BTreeSet::new(), BTreeMap::new());
     for (folder, manifest) in folders.iter().zip(&manifests) {
         let name = name(manifest);
-        boxes.insert(format!("    {}[\"{name}<br>{folder}/\"]", id(&name)));
-        let uses = manifest.get("dependencies").and_then(toml::Value::as_table);
+        boxes.insert(format!("    {}[\"{name}<br>{folder}/\"]", box_id(&name)));
+        let used = manifest.get("dependencies").and_then(toml::Value::as_table);
         let optional = |how: &toml::Value| how.get("optional").and_then(toml::Value::as_bool) == Some(true);
-        let uses = uses.into_iter().flatten().filter(|(used, how)| names.contains(*used) && !optional(how));
-        arrows.extend(uses.map(|(used, _)| format!("    {} --> {}", id(&name), id(used))));
+        let used = used.into_iter().flatten().filter(|(used, how)| names.contains(*used) && !optional(how));
+        uses.insert(name, used.map(|(used, _)| used.clone()).collect::<BTreeSet<_>>());
     }
+    let arrows = uses.iter().flat_map(|(name, used)| {
+        let direct = used.iter().filter(|one| !used.iter().any(|other| other != *one && reaches(&uses, other, one)));
+        direct.map(move |one| format!("    {} --> {}", box_id(name), box_id(one)))
+    });
     let lines: Vec<String> = boxes.into_iter().chain(arrows).collect();
     Ok(format!("```mermaid\nflowchart TD\n{}\n```\n", lines.join("\n")))
+}
+
+fn box_id(name: &str) -> &str {
+    name.strip_prefix("pod-safety-").unwrap_or("program")
+}
+
+fn reaches(uses: &BTreeMap<String, BTreeSet<String>>, from: &str, to: &str) -> bool {
+    from == to || uses.get(from).is_some_and(|used| used.iter().any(|next| reaches(uses, next, to)))
 }
 
 impl Tree<'_> {
