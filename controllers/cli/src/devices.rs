@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{Args as ClapArgs, Subcommand};
 use pod_safety_print::{Paint, Tone};
-use pod_safety_shared::api::{DeviceDriver, DeviceRef, IdentityMatch, Power, TargetStatus};
+use pod_safety_shared::api::{DeviceRef, IdentityMatch, Power, TargetStatus};
 use pod_safety_shared::authority::operator_requests::{self, Device, Examined, OperatorError};
 use pod_safety_shared::client::Target;
 use pod_safety_shared::model::Kind;
@@ -197,7 +197,7 @@ pub(crate) fn last_result(device: &Device, examined: &Examined) -> DeviceResult 
     let of_node = device.status.targets.iter().find(|target| target.node == node);
     match of_node {
         Some(target) => device_result(&device.named, target.clone()),
-        None if device.spec.driver == DeviceDriver::Manual => {
+        None if device.spec.driver.is_operator() => {
             device_result(&device.named, TargetStatus { node: node.to_owned(), ..TargetStatus::default() })
         }
         None if device.spec.node_selector.matches(&examined.labels) => {
@@ -231,7 +231,7 @@ async fn test_device(
     let is_meant = |one: &TargetStatus| target.is_none_or(|target| *one.node == *target);
     let results: Vec<_> =
         status.targets.into_iter().filter(is_meant).map(|target| device_result(named, target)).collect();
-    if !results.is_empty() || device.spec.driver == DeviceDriver::Manual {
+    if !results.is_empty() || device.spec.driver.is_operator() {
         return Ok(results);
     }
     Ok(vec![unanswered(named, target.unwrap_or("-"), "NotForNode", NOT_SELECTED.to_owned())])

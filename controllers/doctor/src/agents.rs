@@ -1,6 +1,5 @@
 //! Whether fence agents run, and whether they can read the token of the controllers.
 
-use pod_safety_shared::api::DeviceDriver;
 use pod_safety_shared::cache::View;
 use serde_json::Value;
 
@@ -13,7 +12,7 @@ const CHECK: &str = "FenceAgents";
 pub fn check_agents(view: &View<'_>, pods: &[Value]) -> Vec<Symptom> {
     let needs = view
         .devices()
-        .any(|device| view.is_fencing_namespace(&device.namespace) && device.spec.driver == DeviceDriver::Agent);
+        .any(|device| view.is_fencing_namespace(&device.namespace) && device.spec.driver.properties().runs_fence_agent);
     if !needs || pods.is_empty() {
         return Vec::new();
     }

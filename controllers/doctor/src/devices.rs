@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use pod_safety_explain::{Paused, pluralize};
-use pod_safety_shared::api::{DeviceDriver, DeviceRef, DeviceState, FenceDeviceSpec, Power};
+use pod_safety_shared::api::{DeviceRef, DeviceState, FenceDeviceSpec, FenceEvidenceKind, Power};
 use pod_safety_shared::cache::View;
 use pod_safety_shared::model::{FenceDeviceObject, Kind, Node};
 
@@ -47,8 +47,8 @@ fn check_answers(view: &View<'_>) -> Vec<Symptom> {
             })
             .collect();
         let answers = unknown.is_empty();
-        match device.spec.driver {
-            DeviceDriver::WatchdogLease => unpromised.extend(unknown),
+        match device.spec.driver.properties().evidence {
+            FenceEvidenceKind::WatchdogLease => unpromised.extend(unknown),
             _ => not_answering.extend(unknown),
         }
         match device.state() {
@@ -116,7 +116,7 @@ fn check_settings(view: &View<'_>) -> Vec<Symptom> {
         if accepts_any_certificate(&device.spec) {
             insecure.push(device_name(device));
         }
-        if device.spec.driver == DeviceDriver::Redfish && !device.spec.requires_machine_identity() {
+        if device.spec.driver.properties().compares_identity && !device.spec.requires_machine_identity() {
             unsure.push(device_name(device));
         }
         if nodes.iter().filter(|node| device.spec.switches_same_machine_for(&node.name)).count() > 1 {
@@ -307,7 +307,7 @@ fn may_work_for(view: &View<'_>, named: &DeviceRef, node: &Node) -> bool {
             DeviceState::NotTrusted => false,
             DeviceState::Unseen => true,
             // A person switches the machine.
-            DeviceState::Ready | DeviceState::NotReady if device.spec.driver == DeviceDriver::Manual => true,
+            DeviceState::Ready | DeviceState::NotReady if device.spec.driver.is_operator() => true,
             // A node that has just joined was not checked yet.
             DeviceState::Ready | DeviceState::NotReady => target.map_or_else(
                 || device.spec.node_selector.matches(node.labels()),

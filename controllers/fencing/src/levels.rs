@@ -1,7 +1,7 @@
 //! Which level of a policy is tried next. Pure.
 
 use pod_safety_shared::api::{
-    Attempt, DesiredPower, DeviceDriver, DeviceRef, FenceEvidenceKind, Level, NodeFenceStatus, Timeouts,
+    Attempt, DesiredPower, DeviceRef, DriverProperties, FenceEvidenceKind, Level, NodeFenceStatus, ReachedBy, Timeouts,
 };
 use pod_safety_shared::authority::is_provider_agent;
 use pod_safety_shared::cache::View;
@@ -62,8 +62,8 @@ pub(super) fn check_usable(
     if devices.is_empty() { Err("it names no device".to_owned()) } else { Ok(within) }
 }
 
-fn driver(named: &DeviceRef, view: &View<'_>) -> Option<DeviceDriver> {
-    view.device(&named.namespace, &named.name).map(|device| device.spec.driver)
+fn driver(named: &DeviceRef, view: &View<'_>) -> Option<DriverProperties> {
+    view.device(&named.namespace, &named.name).map(|device| device.spec.driver.properties())
 }
 
 /// Whether a level can prove what its policy requires, and how long it may take.
@@ -73,7 +73,9 @@ pub(super) fn check_level(
     incident: &Incident<'_>,
 ) -> Result<SwitchSeconds, String> {
     let within = check_usable(&level.devices, incident.node(), &incident.view)?;
-    let storage = |named: &DeviceRef| driver(named, &incident.view) == Some(DeviceDriver::NetworkFence);
+    let gives =
+        |named: &DeviceRef, evidence| driver(named, &incident.view).is_some_and(|driver| driver.evidence == evidence);
+    let storage = |named: &DeviceRef| gives(named, FenceEvidenceKind::StorageFenced);
     if level.devices.iter().all(storage) {
         if !incident.config.guards_volumes {
             return Err("it fences storage only: add a device that switches the machine off, or run the volume guard"
@@ -83,7 +85,7 @@ pub(super) fn check_level(
             return Err(format!("its storage is fenced ({proof}), but its processes may still run"));
         }
     }
-    let external = |named: &&DeviceRef| driver(named, &incident.view) == Some(DeviceDriver::External);
+    let external = |named: &&DeviceRef| gives(named, FenceEvidenceKind::Remediated);
     match level.devices.iter().find(external) {
         Some(named) if policy.spec.minimum_evidence > FenceEvidenceKind::Remediated.grade() => {
             Err(format!("device {named} relies on another remediator, and the policy's minimumEvidence is Verified"))
@@ -111,18 +113,7 @@ pub(super) fn only_storage_fenced(policy: &FencePolicyObject, incident: &Inciden
 
 /// The devices of an attempt that can switch a machine on: a machine that was deleted cannot be.
 pub(super) fn devices_that_switch_on(devices: &[DeviceRef], view: &View<'_>) -> Vec<DeviceRef> {
-    let can = |named: &&DeviceRef| match driver(named, view) {
-        Some(
-            DeviceDriver::Machine
-            | DeviceDriver::OpenShiftMachine
-            | DeviceDriver::NodeClaim
-            | DeviceDriver::NetworkFence
-            | DeviceDriver::WatchdogLease
-            | DeviceDriver::Manual,
-        ) => false,
-        Some(DeviceDriver::Agent | DeviceDriver::Redfish | DeviceDriver::BareMetalHost | DeviceDriver::External)
-        | None => true,
-    };
+    let can = |named: &&DeviceRef| driver(named, view).is_none_or(|driver| driver.can_power_on);
     devices.iter().filter(can).cloned().collect()
 }
 
@@ -144,7 +135,8 @@ pub(super) fn why_none_usable(policy: &FencePolicyObject, incident: &Incident<'_
 
 /// Whether the level is manual: it asks a person, and no device.
 pub(super) fn is_manual(level: &Level, view: &View<'_>) -> bool {
-    level.devices.iter().any(|named| driver(named, view) == Some(DeviceDriver::Manual))
+    let manual = |named: &DeviceRef| driver(named, view).is_some_and(|driver| driver.reached_by == ReachedBy::Operator);
+    level.devices.iter().any(manual)
 }
 
 /// The first level by which a machine can be switched on.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::holds::Decision;
-use pod_safety_shared::api::{DeviceDriver, DeviceRef, TEST_ANNOTATION};
+use pod_safety_shared::api::{DeviceRef, FenceEvidenceKind, TEST_ANNOTATION};
 use pod_safety_shared::authority::{Intent, MonitorRequest};
 use pod_safety_shared::cache::View;
 use pod_safety_shared::clock::Mono;
@@ -20,7 +20,7 @@ pub(super) fn monitor(uid: &Uid, view: &View<'_>, now: Mono) -> Decision {
         return Decision::default();
     };
     let decision = regular_check(device, view, now);
-    if device.spec.driver == DeviceDriver::WatchdogLease {
+    if device.spec.driver.properties().evidence == FenceEvidenceKind::WatchdogLease {
         or_check_suspects(decision, device, view, now)
     } else {
         decision
@@ -38,8 +38,7 @@ fn regular_check(device: &FenceDeviceObject, view: &View<'_>, now: Mono) -> Deci
     // would follow.
     let is_noop = !is_new && full.nodes.is_empty() && device.status.targets.is_empty();
     // A device that a person operates has no targets.
-    let is_first =
-        device.status.targets.is_empty() && !full.nodes.is_empty() && device.spec.driver != DeviceDriver::Manual;
+    let is_first = device.status.targets.is_empty() && !full.nodes.is_empty() && !device.spec.driver.is_operator();
     let is_due = is_new || (!every.is_zero() && !is_noop && (is_first || next <= now));
     let request = match test {
         _ if is_due => full,

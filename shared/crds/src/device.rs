@@ -9,7 +9,7 @@ use strum::{Display, EnumString, IntoStaticStr};
 
 use pod_safety_transport::{Identity, Power};
 
-use super::{Condition, NodeSelector};
+use super::{Condition, DeviceDriver, NodeSelector};
 
 /// The annotation by which an operator requests a status check of the device now: a value that was not there before,
 /// and after a space the name of a node, if only that node is to be checked.
@@ -118,52 +118,6 @@ fn bound_each(schema: &mut schemars::Schema) {
 
 const fn monitor_seconds() -> u32 {
     300
-}
-
-/// How a device is reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-pub enum DeviceDriver {
-    /// An executable of the fence-agents project.
-    Agent,
-    /// A Redfish service.
-    Redfish,
-    /// The Cluster API Machine of the node. It counts as off after it was deleted and is gone.
-    Machine,
-    /// The OpenShift Machine of the node. It counts as off after it was deleted and is gone.
-    OpenShiftMachine,
-    /// The Karpenter NodeClaim of the node. It counts as off after it was deleted and is gone.
-    NodeClaim,
-    /// The Metal3 BareMetalHost of the node, found by its Machine. It counts as off while an annotation of pod-safety keeps it
-    /// off and its operator reports so.
-    BareMetalHost,
-    /// A NetworkFence of CSI-Addons: the storage accepts no writes from the node any more. Processes there continue to run,
-    /// so alone it proves something about volumes, and nothing about pods.
-    NetworkFence,
-    /// The agent of the node (`pod-safety-agent`), which pets a watchdog once for each grant of its Lease `watchdog.NODE`, in the
-    /// namespace of the device. Its last grant is revoked. It counts as off when all guarded pods must have ended, or the watchdog
-    /// must have reset the machine.
-    WatchdogLease,
-    /// Another remediator (medik8s). pod-safety creates an object from its template.
-    External,
-    /// A person: pod-safety contacts no device and waits for `pod-safety confirm-down`.
-    Manual,
-}
-
-impl DeviceDriver {
-    /// Whether the device reports off when the object of the machine is gone, and with it the machine.
-    #[must_use]
-    pub const fn deletes_machine(self) -> bool {
-        match self {
-            Self::Machine | Self::OpenShiftMachine | Self::NodeClaim => true,
-            Self::Agent
-            | Self::Redfish
-            | Self::BareMetalHost
-            | Self::NetworkFence
-            | Self::WatchdogLease
-            | Self::External
-            | Self::Manual => false,
-        }
-    }
 }
 
 /// The storage that is fenced.

@@ -94,26 +94,26 @@ impl FenceEvidenceSpec {
 /// The kind of evidence that samples of these drivers give if all of them are off: that of the weakest of them.
 #[must_use]
 pub fn evidence_kind_of(samples: &[Sample]) -> FenceEvidenceKind {
+    let evidence = |sample: &Sample| sample.driver.map(|driver| driver.properties().evidence);
     // Fenced storage shows nothing about processes; alone it is evidence about the storage.
-    let mut ending: Vec<_> = samples.iter().collect();
-    ending.retain(|sample| sample.driver != Some(DeviceDriver::NetworkFence));
+    let mut ending: Vec<_> = samples.iter().map(|sample| (sample, evidence(sample))).collect();
+    ending.retain(|(_, evidence)| *evidence != Some(FenceEvidenceKind::StorageFenced));
     // A watchdog proves as much as a switch: the kind names it only if there is no switch.
     let mut switches = ending.clone();
-    switches.retain(|sample| sample.driver != Some(DeviceDriver::WatchdogLease));
-    let all = |is: fn(&Sample) -> bool| switches.iter().all(|sample| is(sample));
+    switches.retain(|(_, evidence)| *evidence != Some(FenceEvidenceKind::WatchdogLease));
     if samples.is_empty() {
         FenceEvidenceKind::PowerOff
     } else if ending.is_empty() {
         FenceEvidenceKind::StorageFenced
     } else if switches.is_empty() {
         FenceEvidenceKind::WatchdogLease
-    } else if switches.iter().any(|sample| sample.driver == Some(DeviceDriver::External)) {
+    } else if switches.iter().any(|(_, evidence)| *evidence == Some(FenceEvidenceKind::Remediated)) {
         FenceEvidenceKind::Remediated
-    } else if all(|sample| sample.driver.is_some_and(DeviceDriver::deletes_machine)) {
+    } else if switches.iter().all(|(_, evidence)| *evidence == Some(FenceEvidenceKind::Decommissioned)) {
         FenceEvidenceKind::Decommissioned
-    } else if !all(|sample| !sample.instance.is_empty()) {
+    } else if switches.iter().any(|(sample, _)| sample.instance.is_empty()) {
         FenceEvidenceKind::PowerOff
-    } else if all(|sample| sample.power == Power::Gone) {
+    } else if switches.iter().all(|(sample, _)| sample.power == Power::Gone) {
         FenceEvidenceKind::InstanceGone
     } else {
         FenceEvidenceKind::InstanceStopped

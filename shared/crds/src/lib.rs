@@ -17,6 +17,7 @@
 
 mod custom_object;
 mod device;
+mod driver;
 mod evidence;
 mod fence;
 mod pause;
@@ -30,10 +31,11 @@ pub use custom_object::{
     NodeFenceObject, RemediationObject,
 };
 pub use device::{
-    ActTime, DeviceDriver, DeviceRef, DrilledWatchdog, External, FenceDevice, FenceDeviceSpec, FenceDeviceStatus,
-    FencedStorage, IdentityCheck, IdentityMatch, NetworkFence, PROBLEM_REASONS, SecretParameter, TEST_ANNOTATION,
-    TargetObject, TargetStatus, TemplateRef, Timeouts, WatchdogClass, WatchdogLease,
+    ActTime, DeviceRef, DrilledWatchdog, External, FenceDevice, FenceDeviceSpec, FenceDeviceStatus, FencedStorage,
+    IdentityCheck, IdentityMatch, NetworkFence, PROBLEM_REASONS, SecretParameter, TEST_ANNOTATION, TargetObject,
+    TargetStatus, TemplateRef, Timeouts, WatchdogClass, WatchdogLease,
 };
+pub use driver::{DeviceDriver, DriverProperties, ReachedBy};
 pub use evidence::{
     Corroborated, FenceEvidence, FenceEvidenceSpec, FenceEvidenceStatus, Invalidation, Sample, evidence_kind_of,
 };

@@ -5,7 +5,7 @@
 
 use pod_safety_transport::is_secret_name;
 
-use super::{DeviceDriver, FenceDeviceSpec, IdentityCheck, NodeSelector, SecretParameter};
+use super::{FenceDeviceSpec, IdentityCheck, NodeSelector, ReachedBy, SecretParameter};
 
 /// The domain of labels that no kubelet may set, by the admission plugin NodeRestriction.
 pub const PROTECTED: &str = "node-restriction.kubernetes.io";
@@ -72,17 +72,10 @@ impl FenceDeviceSpec {
     /// Whether it switches the same machine for this node as for others: no parameter contains a fact of the node.
     #[must_use]
     pub fn switches_same_machine_for(&self, node: &str) -> bool {
-        match self.driver {
-            DeviceDriver::Agent | DeviceDriver::Redfish => !self.depends_on_node(node),
-            // Their object is that of the node.
-            DeviceDriver::Machine
-            | DeviceDriver::OpenShiftMachine
-            | DeviceDriver::NodeClaim
-            | DeviceDriver::BareMetalHost
-            | DeviceDriver::NetworkFence
-            | DeviceDriver::WatchdogLease
-            | DeviceDriver::External
-            | DeviceDriver::Manual => false,
+        match self.driver.properties().reached_by {
+            ReachedBy::Parameters => !self.depends_on_node(node),
+            // The object is that of the node.
+            ReachedBy::Object | ReachedBy::Operator => false,
         }
     }
 
@@ -100,7 +93,7 @@ impl FenceDeviceSpec {
     /// Whether it reports and switches only the machine whose identity matches that of the Node.
     #[must_use]
     pub fn requires_machine_identity(&self) -> bool {
-        self.driver == DeviceDriver::Redfish && self.identity_check == IdentityCheck::Required
+        self.driver.properties().compares_identity && self.identity_check == IdentityCheck::Required
     }
 }
 

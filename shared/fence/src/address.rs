@@ -1,6 +1,6 @@
 //! The address of the device that switches a machine, for operators: from its parameters for this node. Pure.
 
-use crate::api::{DeviceDriver, FenceDeviceSpec};
+use crate::api::{FenceDeviceSpec, ReachedBy};
 use crate::model::Node;
 use crate::transport::Machine;
 
@@ -16,7 +16,7 @@ const PLUGS: [&str; 4] = ["plug", "port", "system", "systems_uri"];
 /// this node.
 #[must_use]
 pub fn device_address(spec: &FenceDeviceSpec, node: &Node) -> Option<String> {
-    if !matches!(spec.driver, DeviceDriver::Agent | DeviceDriver::Redfish) {
+    if spec.driver.properties().reached_by != ReachedBy::Parameters {
         return None;
     }
     let incarnation = node.details.as_ref()?;

@@ -6,7 +6,7 @@
 
 use super::instance::{self, InstanceError};
 use super::render::{NodeFacts, placeholders};
-use crate::api::{DeviceDriver, FenceDeviceSpec, TargetStatus};
+use crate::api::{FenceDeviceSpec, TargetStatus};
 use crate::transport::MachineUuid;
 
 /// Which identities of a node a device uses.
@@ -25,7 +25,7 @@ impl IdentitySources {
         let any = |is: fn(&str) -> bool| templates(spec).any(|template| placeholders(template).any(is));
         Self {
             system_uuid: any(|what| what == ".Node.SystemUUID"),
-            compared: spec.driver == DeviceDriver::Redfish,
+            compared: spec.driver.properties().compares_identity,
             provider_id: any(|what| what == ".Node.ProviderID" || instance::is_part(what)),
         }
     }

@@ -9,8 +9,8 @@ use super::orders::{ReadyDevice, Transport, device_path};
 use super::status_check::{ObjectSource, StatusCheck};
 use crate::MonitorRequest;
 use crate::api::{
-    Condition, DeviceDriver, FenceDeviceSpec, FenceDeviceStatus, IdentityCheck, IdentityMatch, Incarnation, Power,
-    Sample, TargetStatus,
+    Condition, FenceDeviceSpec, FenceDeviceStatus, IdentityCheck, IdentityMatch, Incarnation, Power, Sample,
+    TargetStatus,
 };
 use crate::client::{ApiError, Call, Method, WriteCall as _};
 use crate::outcome::Outcome;
@@ -35,7 +35,7 @@ async fn check_nodes(context: &StepContext<'_>, request: &MonitorRequest) -> Res
     if read.metadata.uid.as_deref() != Some(&request.uid.to_string()) {
         return Err(Outcome::Gone);
     }
-    if read.spec.driver == DeviceDriver::Manual {
+    if read.spec.driver.is_operator() {
         let answers = Ok("waiting for a person to run pod-safety confirm-down".to_owned());
         return write_status(context, request, &read, Vec::new(), answers).await;
     }
@@ -90,7 +90,7 @@ async fn check_node(
     };
     let clients = match &order {
         Ok(ReadyDevice { transport: Transport::Object(order), .. }) => {
-            super::objects::read_clients(context.writer.connection, order).await
+            super::objects::read_clients(&context.checker, order).await
         }
         Ok(ReadyDevice { transport: Transport::Order(_), .. }) | Err(_) => ClientAddresses::default(),
     };

@@ -18,23 +18,23 @@ mod external;
 mod host;
 mod machine;
 mod network;
-mod path;
 mod provider;
 mod watchdog;
 
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
 use super::render::NodeFacts;
 use super::status_checker::StatusChecker;
-use super::{StepContext, Target};
-use crate::api::{DeviceDriver, DeviceRef, External, FenceDeviceSpec, NetworkFence, TargetObject};
+use super::{StepContext, Target, stem_of};
+use crate::api::{DeviceDriver, DeviceRef, FenceDeviceSpec, TargetObject};
 use crate::client::{ApiError, Call, Connection, Method, WriteCall as _};
 use crate::model::is_kubernetes_name;
 use crate::outcome::Outcome;
 use crate::record::error_chain;
-use crate::transport::{Act, Answer, DeviceError, Identity, Power};
+use crate::transport::{Act, Answer, DeviceError, Driver, Power};
 
 /// How often an object is read until it has reached the requested state.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
@@ -43,14 +43,21 @@ const POLL_INTERVAL: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug)]
 pub(super) struct ObjectOrder {
     pub(super) device: DeviceRef,
-    pub(super) kind: ObjectKind,
-    /// The namespaces in which objects of machines are accepted; empty: the one that the Node names.
-    pub(super) namespaces: Vec<String>,
+    pub(super) driver: &'static dyn ObjectDriver,
+    pub(super) spec: FenceDeviceSpec,
     pub(super) facts: NodeFacts,
     /// The node's addresses, recorded while it reported.
     pub(super) clients: ClientAddresses,
     pub(super) act: Act,
     pub(super) within: Duration,
+}
+
+impl ObjectOrder {
+    /// The object that is recorded. `matched`: it is known to be that of the node's machine.
+    fn object(&self, path: String, uid: &str, matched: bool) -> TargetObject {
+        let (device, driver, uid) = (self.device.clone(), self.spec.driver, uid.to_owned());
+        TargetObject { device, driver, path, uid, cidrs: Vec::new(), storage: None, matched }
+    }
 }
 
 /// The addresses by which a node reaches a storage, and the boot ID with which they were recorded.
@@ -60,42 +67,115 @@ pub(super) struct ClientAddresses {
     pub(super) boot_id: String,
 }
 
-/// The kind of object.
-#[derive(Clone, Debug)]
-pub(super) enum ObjectKind {
-    Machine(&'static machine::Kind),
-    Host,
-    External(Box<External>),
-    NetworkFence(Box<NetworkFence>),
-    Watchdog(Box<watchdog::AcceptedPromises>),
+/// How the code of a driver is called.
+pub(super) enum Reach {
+    /// Through this driver of a transport.
+    Transport(fn(&FenceDeviceSpec) -> Driver),
+    /// Through an object of the cluster.
+    Object(&'static dyn ObjectDriver),
+    /// It is a person.
+    Operator,
 }
 
-impl ObjectKind {
-    const fn driver(&self) -> DeviceDriver {
-        match self {
-            Self::Machine(kind) => kind.driver,
-            Self::Host => DeviceDriver::BareMetalHost,
-            Self::External(_) => DeviceDriver::External,
-            Self::NetworkFence(_) => DeviceDriver::NetworkFence,
-            Self::Watchdog(_) => DeviceDriver::WatchdogLease,
-        }
+/// The registry: one line for each driver.
+pub(super) const fn reach(driver: DeviceDriver) -> Reach {
+    match driver {
+        DeviceDriver::Agent => Reach::Transport(|spec| Driver::Agent(spec.agent.as_deref().unwrap_or_default().into())),
+        DeviceDriver::Redfish => Reach::Transport(|_| Driver::Redfish),
+        DeviceDriver::Machine => Reach::Object(&machine::CLUSTER_API),
+        DeviceDriver::OpenShiftMachine => Reach::Object(&machine::OPENSHIFT),
+        DeviceDriver::NodeClaim => Reach::Object(&machine::KARPENTER),
+        DeviceDriver::BareMetalHost => Reach::Object(&host::Host),
+        DeviceDriver::NetworkFence => Reach::Object(&network::StorageFence),
+        DeviceDriver::WatchdogLease => Reach::Object(&watchdog::NodeAgent),
+        DeviceDriver::External => Reach::Object(&external::Remediator),
+        DeviceDriver::Manual => Reach::Operator,
     }
 }
 
-/// `None`: a transport reaches the device, or it is an operator (driver Manual).
-pub(super) fn object_kind(spec: &FenceDeviceSpec) -> Option<ObjectKind> {
-    match spec.driver {
-        DeviceDriver::Machine => Some(ObjectKind::Machine(&machine::CLUSTER_API)),
-        DeviceDriver::OpenShiftMachine => Some(ObjectKind::Machine(&machine::OPENSHIFT)),
-        DeviceDriver::NodeClaim => Some(ObjectKind::Machine(&machine::KARPENTER)),
-        DeviceDriver::BareMetalHost => Some(ObjectKind::Host),
-        DeviceDriver::External => spec.external.clone().map(|external| ObjectKind::External(Box::new(external))),
-        DeviceDriver::NetworkFence => spec.network_fence.clone().map(|class| ObjectKind::NetworkFence(Box::new(class))),
-        DeviceDriver::WatchdogLease => spec.watchdog_lease.as_ref().map(|lease| {
-            ObjectKind::Watchdog(Box::new(watchdog::AcceptedPromises::from_spec(lease, spec.timeouts.power_off)))
-        }),
-        DeviceDriver::Agent | DeviceDriver::Redfish | DeviceDriver::Manual => None,
+/// What a status check has.
+#[derive(Clone, Copy)]
+pub(super) struct Check<'a> {
+    checker: &'a StatusChecker<'a>,
+    order: &'a ObjectOrder,
+}
+
+impl<'a> Check<'a> {
+    const fn connection(self) -> &'a Connection {
+        self.checker.reader.connection
     }
+}
+
+/// What a write to the object that an attempt recorded has.
+#[derive(Clone, Copy)]
+pub(super) struct Write<'a> {
+    context: &'a StepContext<'a>,
+    target: &'a Target,
+    object: &'a TargetObject,
+}
+
+type Reply<'a, T> = BoxFuture<'a, Result<T, DeviceError>>;
+
+/// A driver of devices that are objects. It never keeps state of its own.
+pub(super) trait ObjectDriver: std::fmt::Debug + Sync {
+    /// Whether a device of this driver can have recorded this object for this node. `parts`: the segments of its path.
+    ///
+    /// Danger note: paths are recorded in the status of a NodeFence. A client that can write a path there could have any
+    /// object read, changed or deleted with the permissions of this process.
+    fn is_possible(&self, object: &TargetObject, parts: &[&str], node: &str) -> bool;
+
+    /// Whether its objects are accepted only in the `spec.namespaces` of the device, if it lists any.
+    fn is_limited_to_namespaces(&self) -> bool {
+        false
+    }
+
+    /// Finds the device's object, which is recorded with the intent, before anything is written.
+    fn resolve<'a>(&'a self, check: Check<'a>, target: &'a Target) -> Reply<'a, TargetObject>;
+
+    /// Begins to power the machine off. A status check shows the end.
+    fn power_off<'a>(&'a self, write: Write<'a>, order: &'a ObjectOrder) -> Reply<'a, ()>;
+
+    /// `power_off` did not succeed in time.
+    fn mark_timed_out<'a>(&'a self, _: Write<'a>) -> BoxFuture<'a, Result<(), Outcome>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// Removes what was made for this incident. That powers the machine on, unless [`Self::why_no_power_on`].
+    fn lift<'a>(&'a self, _: Write<'a>) -> BoxFuture<'a, Result<(), Outcome>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// Whether its objects are lifted even if the namespace of the device is no longer used for fencing.
+    fn outlives_incident(&self) -> bool {
+        false
+    }
+
+    /// Why it cannot power a machine on.
+    fn why_no_power_on(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Checks the status of the object that an attempt recorded.
+    fn check_status<'a>(&'a self, check: Check<'a>, object: &'a TargetObject) -> Reply<'a, Answer>;
+
+    /// For a device that is only monitored: whether there is an object that could get an order.
+    fn check_ready<'a>(&'a self, check: Check<'a>) -> Reply<'a, Answer>;
+
+    /// The addresses by which a node reaches the storage that is fenced, for the status of the device.
+    fn read_clients<'a>(&'a self, _: Check<'a>) -> BoxFuture<'a, ClientAddresses> {
+        Box::pin(async { ClientAddresses::default() })
+    }
+}
+
+/// Whether a device of this driver can have recorded this object for this node.
+fn is_possible(driver: &dyn ObjectDriver, object: &TargetObject, node: &str) -> bool {
+    driver.is_possible(object, &object.path.split('/').collect::<Vec<_>>(), node)
+}
+
+/// Whether this is the node's name, or a name that begins with it and a dash.
+fn is_named_after(name: &str, node: &str) -> bool {
+    let is_after = name.strip_prefix(stem_of(node)).is_some_and(|rest| rest.starts_with('-'));
+    is_kubernetes_name(name) && (name == node || is_after)
 }
 
 fn failed(message: impl Into<String>) -> DeviceError {
@@ -169,32 +249,28 @@ async fn resource_name(connection: &Connection, api_version: &str, kind: &str) -
 
 /// Checks that the object can belong to this device and this node.
 fn check_object(order: &ObjectOrder, object: &TargetObject) -> Result<(), DeviceError> {
-    let is_possible = path::is_possible(order.kind.driver(), object, &order.facts.machine.node)
-        && path::is_namespace_allowed(order.kind.driver(), object, &order.namespaces);
-    match is_possible {
+    let namespace = object.path.split('/').nth(5).unwrap_or_default();
+    let is_accepted = is_possible(order.driver, object, &order.facts.machine.node)
+        && (!order.driver.is_limited_to_namespaces() || is_namespace_allowed(&order.spec.namespaces, namespace));
+    match is_accepted {
         true => Ok(()),
         false => Err(failed(format!("{:?} cannot be an object of this device and this node", object.path))),
     }
 }
 
-/// Finds the device's object, which is recorded with the intent, before anything is written.
+/// Whether a namespace is accepted. If the device lists none, the namespace that the Node names is accepted.
+fn is_namespace_allowed(namespaces: &[String], namespace: &str) -> bool {
+    namespaces.is_empty() || namespaces.iter().any(|one| one == namespace)
+}
+
+/// Finds the device's object.
 pub(super) async fn resolve(
     checker: &StatusChecker<'_>,
     order: &ObjectOrder,
     target: &Target,
 ) -> Result<TargetObject, DeviceError> {
-    let connection = checker.reader.connection;
-    let fence = &*target.fence.uid.to_string();
-    let resolved = match &order.kind {
-        ObjectKind::Machine(kind) => Box::pin(machine::resolve(connection, order, kind)).await,
-        ObjectKind::Host => Box::pin(host::resolve(connection, order)).await,
-        ObjectKind::External(external) => external::resolve(connection, order, external, fence).await,
-        ObjectKind::NetworkFence(class) => {
-            network::resolve(connection, order, class, fence, &target.spec.node.boot_id).await
-        }
-        ObjectKind::Watchdog(_) => watchdog::resolve(checker, order).await,
-    };
-    resolved.and_then(|object| check_object(order, &object).map(|()| object))
+    let object = order.driver.resolve(Check { checker, order }, target).await?;
+    check_object(order, &object).map(|()| object)
 }
 
 /// Sends `off` or `on`, and waits for the state within the order's timeout.
@@ -205,29 +281,13 @@ pub(super) async fn carry_out(
     object: &TargetObject,
 ) -> Result<Answer, DeviceError> {
     let ends = context.env.now() + order.within;
-    let begun = match (&order.kind, order.act) {
-        (ObjectKind::Machine(kind), Act::Off) => machine::power_off(context, kind, object).await,
-        (ObjectKind::Host, Act::Off) => Box::pin(host::power_off(context, target, object)).await?,
-        (ObjectKind::Host, Act::On) => Box::pin(host::lift(context, target, object)).await,
-        (ObjectKind::External(external), Act::Off) => {
-            external::power_off(context, target, order, external, object).await
-        }
-        (ObjectKind::External(_), Act::On) => external::lift(context, object).await,
-        (ObjectKind::NetworkFence(class), Act::Off) => network::create_fence(context, target, class, object).await,
-        (ObjectKind::Watchdog(accepted), Act::Off) => {
-            watchdog::revoke(context, order, accepted, object).await?;
-            Ok(())
-        }
-        (ObjectKind::Watchdog(_), Act::On) => {
-            return Err(failed("its watchdog resets it, and it boots by itself"));
-        }
-        (ObjectKind::Machine(_), Act::On) => {
-            return Err(failed("a machine that was deleted cannot be switched on"));
-        }
-        (ObjectKind::NetworkFence(_), Act::On) => return Err(failed("it is lifted when the node is back")),
-        (_, Act::Look) => Ok(()),
-    };
-    begun.map_err(to_device_error)?;
+    let (driver, write) = (order.driver, Write { context, target, object });
+    match (order.act, driver.why_no_power_on()) {
+        (Act::Off, _) => driver.power_off(write, order).await?,
+        (Act::On, Some(why)) => return Err(failed(why)),
+        (Act::On, None) => driver.lift(write).await.map_err(to_device_error)?,
+        (Act::Look, _) => {}
+    }
     let expected = if order.act == Act::Off { Power::Off } else { Power::On };
     loop {
         let answer = check_status(&context.checker, order, Some(object)).await?;
@@ -235,8 +295,8 @@ pub(super) async fn carry_out(
             return Ok(answer);
         }
         if context.env.now() + POLL_INTERVAL >= ends {
-            if let (ObjectKind::External(_), Act::Off) = (&order.kind, order.act) {
-                external::mark_timed_out(context, object).await.map_err(to_device_error)?;
+            if order.act == Act::Off {
+                driver.mark_timed_out(write).await.map_err(to_device_error)?;
             }
             return Err(DeviceError::TimedOut { after: order.within });
         }
@@ -275,83 +335,39 @@ fn to_device_error(outcome: Outcome) -> DeviceError {
     }
 }
 
-/// Checks the status of an object. Without one, for a device that is only monitored: whether there is an object that
-/// could get an order.
+/// Checks the status of an object; without one, of a device that is only monitored.
 pub(super) async fn check_status(
     checker: &StatusChecker<'_>,
     order: &ObjectOrder,
     object: Option<&TargetObject>,
 ) -> Result<Answer, DeviceError> {
-    let connection = checker.reader.connection;
-    if let Some(object) = object {
-        check_object(order, object)?;
-    }
-    match (&order.kind, object) {
-        (ObjectKind::Machine(_), Some(object)) => machine::check_status(connection, object).await,
-        (ObjectKind::Host, object) => Box::pin(host::check_status(connection, order, object)).await,
-        (ObjectKind::External(external), Some(object)) => external::check_status(connection, external, object).await,
-        (ObjectKind::NetworkFence(_), Some(object)) => network::check_status(connection, object).await,
-        (ObjectKind::Watchdog(accepted), Some(object)) => {
-            watchdog::check_status(checker, order, accepted, object).await
+    let check = Check { checker, order };
+    match object {
+        Some(object) => {
+            check_object(order, object)?;
+            order.driver.check_status(check, object).await
         }
-        (ObjectKind::Watchdog(accepted), None) => watchdog::check_armed(checker, order, accepted).await,
-        (ObjectKind::NetworkFence(class), None) => {
-            let clients = network::read_clients(connection, order, class).await?;
-            let message = format!("it would fence {}", clients.cidrs.join(", "));
-            Ok(Answer::new(Power::On, Identity::Unknown, message))
-        }
-        (ObjectKind::Machine(kind), None) => {
-            let resolved = Box::pin(machine::resolve(connection, order, kind)).await?;
-            Ok(Answer::new(Power::On, Identity::Match, format!("{} exists", resolved.path)))
-        }
-        (ObjectKind::External(external), None) => {
-            let resolved = external::resolve(connection, order, external, "").await?;
-            let message = format!("{} would be created", resolved.path);
-            Ok(Answer::new(Power::On, Identity::Unknown, message))
-        }
+        None => order.driver.check_ready(check).await,
     }
 }
 
 /// The addresses by which a node reaches the storage that is fenced, for the status of the device.
-pub(super) async fn read_clients(connection: &Connection, order: &ObjectOrder) -> ClientAddresses {
-    match &order.kind {
-        // The status check reports why there are none.
-        ObjectKind::NetworkFence(class) => {
-            network::read_clients(connection, order, class).await.unwrap_or_else(|_| order.clients.clone())
-        }
-        ObjectKind::Machine(_) | ObjectKind::Host | ObjectKind::External(_) | ObjectKind::Watchdog(_) => {
-            ClientAddresses::default()
-        }
-    }
+pub(super) async fn read_clients(checker: &StatusChecker<'_>, order: &ObjectOrder) -> ClientAddresses {
+    order.driver.read_clients(Check { checker, order }).await
 }
 
 /// The incident is over: removes what was made for it. A path that no device can have made is ignored.
 pub(super) async fn lift(context: &StepContext<'_>, target: &Target) -> Result<(), Outcome> {
     let mut done = std::collections::BTreeSet::new();
-    let is_possible = |object: &&TargetObject| {
-        // A NetworkFence is cluster-scoped, and outlives the incident unless it is lifted.
-        let followed = object.driver == DeviceDriver::NetworkFence
+    for object in target.status.attempts.iter().flat_map(|attempt| &attempt.objects) {
+        let Reach::Object(driver) = reach(object.driver) else { continue };
+        let is_followed = driver.outlives_incident()
             || context.writer.cache.read().view().is_fencing_namespace(&object.device.namespace);
-        followed && path::is_possible(object.driver, object, &target.spec.node.name)
-    };
-    let objects = target.status.attempts.iter().flat_map(|attempt| &attempt.objects);
-    for object in objects.filter(is_possible) {
-        match object.driver {
-            DeviceDriver::External if done.insert(&object.path) => external::lift(context, object).await?,
-            DeviceDriver::NetworkFence if done.insert(&object.path) => network::lift(context, object).await?,
-            DeviceDriver::BareMetalHost if done.insert(&object.path) => {
-                Box::pin(host::lift(context, target, object)).await?;
-            }
-            DeviceDriver::External
-            | DeviceDriver::NetworkFence
-            | DeviceDriver::BareMetalHost
-            | DeviceDriver::Machine
-            | DeviceDriver::OpenShiftMachine
-            | DeviceDriver::NodeClaim
-            | DeviceDriver::WatchdogLease
-            | DeviceDriver::Agent
-            | DeviceDriver::Redfish
-            | DeviceDriver::Manual => {}
+        if is_followed
+            && is_possible(driver, object, &target.spec.node.name)
+            && done.insert((object.driver, &object.path))
+        {
+            driver.lift(Write { context, target, object }).await?;
         }
     }
     Ok(())

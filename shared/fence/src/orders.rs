@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 use super::hosts::{self, HostError};
 use super::identity::{self, IdentityError};
 use super::instance::InstanceError;
-use super::objects::{self, ClientAddresses, ObjectOrder};
+use super::objects::{ClientAddresses, ObjectOrder, Reach, reach};
 use super::render::{NodeFacts, RenderError, render};
 use super::secrets::{CONSENT, SecretObject, consents};
 use super::status_checker::QuorumReader;
@@ -19,9 +19,7 @@ use crate::api::{
 };
 use crate::client::{ApiError, Call, read_secret};
 use crate::model::is_kubernetes_name;
-use crate::transport::{
-    Act, Answer, DeviceError, Driver, Machine, Order, Secret, Value, is_secret_name, off_ambiguity,
-};
+use crate::transport::{Act, Answer, DeviceError, Machine, Order, Secret, Value, is_secret_name, off_ambiguity};
 use crate::wire;
 
 type DeviceObject = wire::Custom<FenceDeviceSpec, FenceDeviceStatus>;
@@ -178,17 +176,25 @@ impl QuorumReader<'_> {
         };
         let within = Duration::from_secs(seconds.into());
         let (driver, check) = (spec.driver, spec.identity_check);
-        if let Some(by) = objects::object_kind(&spec) {
-            let mut recorded = object.status.into_iter().flat_map(|status| status.targets);
-            let clients = recorded.find(|target| *target.node == *facts.machine.node);
-            let clients = clients
-                .map(|target| ClientAddresses { cidrs: target.clients, boot_id: target.boot_id })
-                .unwrap_or_default();
-            let (device, facts) = (device.clone(), facts.clone());
-            let order = ObjectOrder { device, kind: by, namespaces: spec.namespaces, facts, clients, act, within };
-            return Ok(ReadyDevice { driver, check, instance: None, transport: Transport::Object(Box::new(order)) });
-        }
-        let reached = transport_driver(&spec).ok_or_else(|| OrderError::Manual(device.clone()))?;
+        let reached = match reach(driver) {
+            Reach::Transport(reached) => reached(&spec),
+            Reach::Operator => return Err(OrderError::Manual(device.clone())),
+            Reach::Object(by) => {
+                let mut recorded = object.status.into_iter().flat_map(|status| status.targets);
+                let clients = recorded
+                    .find(|target| *target.node == *facts.machine.node)
+                    .map(|target| ClientAddresses { cidrs: target.clients, boot_id: target.boot_id })
+                    .unwrap_or_default();
+                let (device, facts) = (device.clone(), facts.clone());
+                let order = ObjectOrder { device, driver: by, spec, facts, clients, act, within };
+                return Ok(ReadyDevice {
+                    driver,
+                    check,
+                    instance: None,
+                    transport: Transport::Object(Box::new(order)),
+                });
+            }
+        };
         let node = &*facts.machine.node;
         if let Some(key) = spec.kubelet_settable_label(node).filter(|_| !identity::requires_match(&spec, facts)) {
             let (device, node, key) = (device.clone(), node.to_owned(), key.to_owned());
@@ -279,22 +285,6 @@ impl QuorumReader<'_> {
         let bytes = Zeroizing::new(bytes);
         let text = std::str::from_utf8(&bytes).map_err(|_could_quote_it| unreadable())?;
         Ok(Secret::new(text.to_owned()))
-    }
-}
-
-/// The driver of a transport. `None`: no transport reaches the device.
-fn transport_driver(spec: &FenceDeviceSpec) -> Option<Driver> {
-    match spec.driver {
-        DeviceDriver::Agent => Some(Driver::Agent(spec.agent.as_deref().unwrap_or_default().into())),
-        DeviceDriver::Redfish => Some(Driver::Redfish),
-        DeviceDriver::Machine
-        | DeviceDriver::OpenShiftMachine
-        | DeviceDriver::NodeClaim
-        | DeviceDriver::BareMetalHost
-        | DeviceDriver::External
-        | DeviceDriver::NetworkFence
-        | DeviceDriver::WatchdogLease
-        | DeviceDriver::Manual => None,
     }
 }
 

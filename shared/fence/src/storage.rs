@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::incident::{create_evidence, still_lost, write_fence_status};
 use super::prepare::PreparedCall;
 use super::{StepContext, Target, contradict, storage_evidence_name};
-use crate::api::{DeviceDriver, DeviceRef, FenceEvidenceKind, FenceEvidenceSpec, Sample};
+use crate::api::{DeviceRef, FenceEvidenceKind, FenceEvidenceSpec, Sample};
 use crate::outcome::Outcome;
 use crate::transport::Act;
 
@@ -14,7 +14,7 @@ use crate::transport::Act;
 pub(super) fn why_uncovered(act: Act, orders: &[(DeviceRef, PreparedCall)]) -> Option<&'static str> {
     let objects = || orders.iter().map(|(_, asked)| asked.object());
     let is_storage = |object: Option<&crate::api::TargetObject>| {
-        object.is_some_and(|object| object.driver == DeviceDriver::NetworkFence)
+        object.is_some_and(|object| object.driver.properties().evidence == FenceEvidenceKind::StorageFenced)
     };
     let alone = act == Act::Off && objects().all(is_storage);
     let covered = objects().flatten().all(|object| object.storage.is_some());

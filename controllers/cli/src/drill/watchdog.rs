@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use pod_safety_shared::api::DeviceDriver;
+use pod_safety_shared::api::FenceEvidenceKind;
 use pod_safety_shared::authority::operator_requests::{self, Device, Examined, Watchdog, WatchdogGrant};
 use pod_safety_shared::clock::Mono;
 
@@ -90,8 +90,8 @@ fn refuse(why: &str) -> anyhow::Result<Exit> {
 /// The device of the node's policy that depends on its agent.
 async fn watchdog_device(session: &Session, examined: &Examined) -> anyhow::Result<Result<Device, String>> {
     let all = devices_of(session, examined).await?;
-    let mut devices = all.into_iter().filter(|device| device.spec.driver == DeviceDriver::WatchdogLease);
-    Ok(devices.next().ok_or_else(|| {
+    let is_watchdog = |device: &Device| device.spec.driver.properties().evidence == FenceEvidenceKind::WatchdogLease;
+    Ok(all.into_iter().find(is_watchdog).ok_or_else(|| {
         format!(
             "no level of the FencePolicy of node {} names a FenceDevice with the driver WatchdogLease",
             examined.node.name

@@ -1,14 +1,16 @@
 //! Another remediator, used as medik8s' NodeHealthCheck does: an object created from its template, in the template's
 //! namespace, with the node's name.
 
+use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
-use super::{ObjectOrder, create, delete, failed, name_in_path, read_object, resource_name, text, to_outcome};
-use crate::StepContext;
-use crate::api::{
-    DeviceDriver, External, GROUP, NODE_NAME_ANNOTATION, TIMED_OUT_ANNOTATION, TargetObject, TemplateRef, VERSION,
+use super::{
+    Check, ObjectDriver, ObjectOrder, Reply, Write, create, delete, failed, is_named_after, name_in_path, read_object,
+    resource_name, text, to_device_error, to_outcome,
 };
+use crate::api::{External, GROUP, NODE_NAME_ANNOTATION, TIMED_OUT_ANNOTATION, TargetObject, TemplateRef, VERSION};
 use crate::client::{Call, Connection, Method, WriteCall as _};
+use crate::model::is_kubernetes_name;
 use crate::outcome::Outcome;
 use crate::transport::{Answer, DeviceError, Identity, Power};
 use crate::{Target, name_after};
@@ -18,6 +20,57 @@ const TEMPLATE_ANNOTATION: &str = "remediation.medik8s.io/template-name";
 const MULTIPLE_TEMPLATES: &str = "remediation.medik8s.io/multiple-templates-support";
 const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 const CONTROL_PLANE_LABEL: &str = "remediation.medik8s.io/isControlPlaneNode";
+
+/// The driver.
+#[derive(Debug)]
+pub(super) struct Remediator;
+
+impl ObjectDriver for Remediator {
+    fn is_possible(&self, object: &TargetObject, parts: &[&str], node: &str) -> bool {
+        let ["", "apis", group, version, "namespaces", namespace, plural, name] = parts else { return false };
+        is_remediator_group(group)
+            && [version, plural].into_iter().all(|part| is_kubernetes_name(part))
+            && *namespace == object.device.namespace
+            && is_named_after(name, node)
+    }
+
+    fn resolve<'a>(&'a self, check: Check<'a>, target: &'a Target) -> Reply<'a, TargetObject> {
+        Box::pin(async move { resolve(check, &target.fence.uid.to_string()).await })
+    }
+
+    fn power_off<'a>(&'a self, write: Write<'a>, order: &'a ObjectOrder) -> Reply<'a, ()> {
+        Box::pin(async move { power_off(write, order, settings(order)?).await.map_err(to_device_error) })
+    }
+
+    fn mark_timed_out<'a>(&'a self, write: Write<'a>) -> BoxFuture<'a, Result<(), Outcome>> {
+        Box::pin(mark_timed_out(write))
+    }
+
+    fn lift<'a>(&'a self, write: Write<'a>) -> BoxFuture<'a, Result<(), Outcome>> {
+        Box::pin(lift(write))
+    }
+
+    fn check_status<'a>(&'a self, check: Check<'a>, object: &'a TargetObject) -> Reply<'a, Answer> {
+        Box::pin(async move { check_status(check.connection(), settings(check.order)?, object).await })
+    }
+
+    fn check_ready<'a>(&'a self, check: Check<'a>) -> Reply<'a, Answer> {
+        Box::pin(async move {
+            let resolved = resolve(check, "").await?;
+            Ok(Answer::new(Power::On, Identity::Unknown, format!("{} would be created", resolved.path)))
+        })
+    }
+}
+
+fn settings(order: &ObjectOrder) -> Result<&External, DeviceError> {
+    order.spec.external.as_ref().ok_or_else(|| failed("spec.external is missing"))
+}
+
+/// Whether this is the group of a CRD: Kubernetes' own groups have no dot, or end in `k8s.io`.
+fn is_remediator_group(group: &str) -> bool {
+    let of_kubernetes = group == "k8s.io" || group.ends_with(".k8s.io");
+    is_kubernetes_name(group) && group.contains('.') && !of_kubernetes && group != GROUP
+}
 
 /// The kind of the object that is created from a template.
 fn remediation_kind(template: &TemplateRef) -> &str {
@@ -55,28 +108,17 @@ async fn read_template(
     }
 }
 
-pub(super) async fn resolve(
-    connection: &Connection,
-    order: &ObjectOrder,
-    external: &External,
-    fence: &str,
-) -> Result<TargetObject, DeviceError> {
-    let named = &external.template_ref;
+async fn resolve(check: Check<'_>, fence: &str) -> Result<TargetObject, DeviceError> {
+    let (connection, order) = (check.connection(), check.order);
+    let named = &settings(order)?.template_ref;
     let template = read_template(connection, order, named).await?;
     let plural = resource_name(connection, &named.api_version, remediation_kind(named)).await?;
     let several = template.pointer("/metadata/annotations").is_some_and(|all| all.get(MULTIPLE_TEMPLATES).is_some());
     let node = &order.facts.machine.node;
     let name = if several { name_after(node, &[named.name.as_bytes()]) } else { node.to_string() };
     let namespace = &order.device.namespace;
-    Ok(TargetObject {
-        device: order.device.clone(),
-        driver: DeviceDriver::External,
-        path: format!("/apis/{}/namespaces/{namespace}/{plural}/{name}", named.api_version),
-        uid: fence.to_owned(),
-        cidrs: Vec::new(),
-        storage: None,
-        matched: false,
-    })
+    let path = format!("/apis/{}/namespaces/{namespace}/{plural}/{name}", named.api_version);
+    Ok(order.object(path, fence, false))
 }
 
 fn body(target: &Target, order: &ObjectOrder, external: &External, name: &str, spec: &Value) -> Value {
@@ -116,20 +158,15 @@ fn is_timed_out(object: &Value) -> bool {
     object.pointer("/metadata/annotations").is_some_and(|all| all.get(TIMED_OUT_ANNOTATION).is_some())
 }
 
-pub(super) async fn power_off(
-    context: &StepContext<'_>,
-    target: &Target,
-    order: &ObjectOrder,
-    external: &External,
-    object: &TargetObject,
-) -> Result<(), Outcome> {
+async fn power_off(write: Write<'_>, order: &ObjectOrder, external: &External) -> Result<(), Outcome> {
+    let Write { context, target, object } = write;
     let connection = context.writer.connection;
     // An object that is marked as timed out stops for good: another one is created when it is gone.
     if let Some(existing) = read_object(connection, &object.path).await.map_err(to_outcome)?
         && is_owned(&existing, &object.uid)
         && (is_timed_out(&existing) || condition_status(&existing, "Succeeded") == Some("False"))
     {
-        lift(context, object).await?;
+        lift(write).await?;
         return Err(Outcome::NotReady(format!("{} failed before and is being deleted", object.path)));
     }
     let template = read_template(connection, order, &external.template_ref).await.map_err(to_outcome)?;
@@ -139,14 +176,14 @@ pub(super) async fn power_off(
 }
 
 /// Deletes the object, if it belongs to this incident: a remediator then reverts what it did to the node.
-pub(super) async fn lift(context: &StepContext<'_>, object: &TargetObject) -> Result<(), Outcome> {
+async fn lift(Write { context, object, .. }: Write<'_>) -> Result<(), Outcome> {
     let existing = read_object(context.writer.connection, &object.path).await.map_err(to_outcome)?;
     let Some(existing) = existing.filter(|existing| is_owned(existing, &object.uid)) else { return Ok(()) };
     delete(context, object, text(&existing, "/metadata/uid")).await
 }
 
 /// Marks the object, so that the remediator starts nothing more.
-pub(super) async fn mark_timed_out(context: &StepContext<'_>, object: &TargetObject) -> Result<(), Outcome> {
+async fn mark_timed_out(Write { context, object, .. }: Write<'_>) -> Result<(), Outcome> {
     let at = format!("{:.0}", context.env.clock.wall());
     let existing = read_object(context.writer.connection, &object.path).await.map_err(to_outcome)?;
     let is_pending = |existing: &Value| is_owned(existing, &object.uid) && !is_timed_out(existing);
@@ -176,7 +213,7 @@ fn rebooted_phase<'a>(object: &'a Value, external: &External) -> Option<&'a str>
     Some(text(object, "/status/phase")).filter(|phase| by_default && REBOOTED.contains(phase))
 }
 
-pub(super) async fn check_status(
+async fn check_status(
     connection: &Connection,
     external: &External,
     object: &TargetObject,

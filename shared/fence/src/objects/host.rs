@@ -5,11 +5,15 @@
 //! is what the operator read last. So it counts only in the states in which the operator reads it, and off only while
 //! an annotation keeps the machine off.
 
+use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
 use super::machine::{CLUSTER_API, Kind, MachineObject, OPENSHIFT, find};
-use super::{ObjectOrder, annotation, failed, preferred_version, read_list, read_object, text, to_outcome};
-use crate::api::{DeviceDriver, TargetObject};
+use super::{
+    Check, ObjectDriver, ObjectOrder, Reply, Write, annotation, failed, preferred_version, read_list, read_object,
+    text, to_device_error, to_outcome,
+};
+use crate::api::TargetObject;
 use crate::client::{Call, Connection, Method, WriteCall as _};
 use crate::model::is_kubernetes_name;
 use crate::outcome::Outcome;
@@ -31,10 +35,39 @@ const UNMANAGED_ANNOTATIONS: [&str; 2] = ["baremetalhost.metal3.io/paused", "bar
 /// The provisioning states in which the operator switches the power, and does nothing else with the machine.
 const SWITCHABLE_STATES: [&str; 2] = ["provisioned", "externally provisioned"];
 
-/// Whether this can be the path of a BareMetalHost.
-pub(super) fn is_path(parts: &[&str]) -> bool {
-    let ["", "apis", GROUP, version, "namespaces", namespace, PLURAL, name] = parts else { return false };
-    [version, namespace, name].into_iter().all(|part| is_kubernetes_name(part))
+/// The driver.
+#[derive(Debug)]
+pub(super) struct Host;
+
+impl ObjectDriver for Host {
+    fn is_possible(&self, _: &TargetObject, parts: &[&str], _: &str) -> bool {
+        let ["", "apis", GROUP, version, "namespaces", namespace, PLURAL, name] = parts else { return false };
+        [version, namespace, name].into_iter().all(|part| is_kubernetes_name(part))
+    }
+
+    fn is_limited_to_namespaces(&self) -> bool {
+        true
+    }
+
+    fn resolve<'a>(&'a self, check: Check<'a>, _: &'a Target) -> Reply<'a, TargetObject> {
+        Box::pin(resolve(check))
+    }
+
+    fn power_off<'a>(&'a self, write: Write<'a>, _: &'a ObjectOrder) -> Reply<'a, ()> {
+        Box::pin(power_off(write))
+    }
+
+    fn lift<'a>(&'a self, write: Write<'a>) -> BoxFuture<'a, Result<(), Outcome>> {
+        Box::pin(lift(write))
+    }
+
+    fn check_status<'a>(&'a self, check: Check<'a>, object: &'a TargetObject) -> Reply<'a, Answer> {
+        Box::pin(check_status(check, Some(object)))
+    }
+
+    fn check_ready<'a>(&'a self, check: Check<'a>) -> Reply<'a, Answer> {
+        Box::pin(check_status(check, None))
+    }
 }
 
 /// The consumer of a BareMetalHost, as in its `spec.consumerRef`.
@@ -49,7 +82,7 @@ impl Consumer {
     /// A Machine of OpenShift consumes a host itself, a Machine of Cluster API through its Metal3Machine.
     fn from_machine(kind: &Kind, machine: &Value) -> Result<Self, DeviceError> {
         let namespace = text(machine, "/metadata/namespace").to_owned();
-        if kind.driver == DeviceDriver::OpenShiftMachine {
+        if kind.group == OPENSHIFT.group {
             let name = text(machine, "/metadata/name").to_owned();
             return Ok(Self { group: OPENSHIFT.group, kind: "Machine", namespace, name });
         }
@@ -72,14 +105,11 @@ impl Consumer {
 }
 
 /// The Machine of a node, of either kind.
-async fn find_machine(
-    connection: &Connection,
-    order: &ObjectOrder,
-) -> Result<(&'static Kind, MachineObject), DeviceError> {
+async fn find_machine(check: Check<'_>) -> Result<(&'static Kind, MachineObject), DeviceError> {
     const KINDS: [&Kind; 2] = [&CLUSTER_API, &OPENSHIFT];
     let mut why = Vec::new();
     for kind in KINDS {
-        match find(connection, order, kind).await {
+        match find(check, kind).await {
             Ok(machine) => return Ok((kind, machine)),
             Err(DeviceError::Failed { said }) => why.push(said),
             Err(other) => return Err(other),
@@ -90,9 +120,10 @@ async fn find_machine(
 
 /// Finds the host by the Machine that names the node: the host in its namespace whose consumer it is. A kubelet can
 /// write neither.
-pub(super) async fn resolve(connection: &Connection, order: &ObjectOrder) -> Result<TargetObject, DeviceError> {
+async fn resolve(check: Check<'_>) -> Result<TargetObject, DeviceError> {
+    let connection = check.connection();
     let version = preferred_version(connection, GROUP).await?;
-    let (kind, MachineObject { object: machine, .. }) = find_machine(connection, order).await?;
+    let (kind, MachineObject { object: machine, .. }) = find_machine(check).await?;
     let consumer = Consumer::from_machine(kind, &machine)?;
     let mut hosts = Vec::new();
     let mut each = |host: Value| {
@@ -108,15 +139,8 @@ pub(super) async fn resolve(connection: &Connection, order: &ObjectOrder) -> Res
         return Err(failed(format!("{count} BareMetalHosts are consumed by {kind} {namespace}/{name}, not one")));
     };
     let name = text(host, "/metadata/name");
-    Ok(TargetObject {
-        device: order.device.clone(),
-        driver: DeviceDriver::BareMetalHost,
-        path: format!("/apis/{version}/namespaces/{namespace}/{PLURAL}/{name}"),
-        uid: text(host, "/metadata/uid").to_owned(),
-        cidrs: Vec::new(),
-        storage: None,
-        matched: true,
-    })
+    let path = format!("/apis/{version}/namespaces/{namespace}/{PLURAL}/{name}");
+    Ok(check.order.object(path, text(host, "/metadata/uid"), true))
 }
 
 /// Why the operator would not switch the host off and keep it off.
@@ -155,23 +179,19 @@ async fn read_host(connection: &Connection, object: &TargetObject) -> Result<Val
     host.ok_or_else(|| failed(format!("{} is gone: no operator switches its machine", object.path)))
 }
 
-pub(super) async fn power_off(
-    context: &StepContext<'_>,
-    target: &Target,
-    object: &TargetObject,
-) -> Result<Result<(), Outcome>, DeviceError> {
+async fn power_off(Write { context, target, object }: Write<'_>) -> Result<(), DeviceError> {
     let host = read_host(context.writer.connection, object).await?;
     if let Some(why) = why_not_switchable(&host) {
         return Err(failed(format!("{}: {why}", object.path)));
     }
     // The operator reads the mode alone; the other key identifies the incident that wrote the annotation.
     let value = json!({ "mode": "hard", FENCE: target.fence.uid });
-    Ok(set_power_off(context, object, &json!(value.to_string())).await)
+    set_power_off(context, object, &json!(value.to_string())).await.map_err(to_device_error)
 }
 
 /// Removes the annotation, so that the operator switches the host on again unless another annotation keeps it off. An
 /// annotation of another incident stays.
-pub(super) async fn lift(context: &StepContext<'_>, target: &Target, object: &TargetObject) -> Result<(), Outcome> {
+async fn lift(Write { context, target, object }: Write<'_>) -> Result<(), Outcome> {
     let host = read_object(context.writer.connection, &object.path).await;
     let host = host.map_err(to_outcome)?;
     let own = host.filter(|host| text(host, "/metadata/uid") == object.uid);
@@ -193,16 +213,12 @@ async fn set_power_off(context: &StepContext<'_>, object: &TargetObject, value: 
 }
 
 /// Without a recorded object, the power that the operator reports; with one, off only while the annotation keeps it off.
-pub(super) async fn check_status(
-    connection: &Connection,
-    order: &ObjectOrder,
-    object: Option<&TargetObject>,
-) -> Result<Answer, DeviceError> {
+async fn check_status(check: Check<'_>, object: Option<&TargetObject>) -> Result<Answer, DeviceError> {
     let resolved = match object {
         Some(object) => object.clone(),
-        None => resolve(connection, order).await?,
+        None => resolve(check).await?,
     };
-    let host = read_host(connection, &resolved).await?;
+    let host = read_host(check.connection(), &resolved).await?;
     let identity = if resolved.matched { Identity::Match } else { Identity::Unknown };
     let path = &resolved.path;
     let (power, message) = match (why_power_unreliable(&host), power(&host)) {

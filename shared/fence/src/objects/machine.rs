@@ -5,8 +5,11 @@
 use serde_json::Value;
 
 use super::provider::Provider;
-use super::{ObjectOrder, annotation, delete, failed, preferred_version, read_list, read_object, text, to_outcome};
-use crate::StepContext;
+use super::{
+    Check, ObjectDriver, ObjectOrder, Reply, Write, annotation, delete, failed, is_namespace_allowed,
+    preferred_version, read_list, read_object, text, to_device_error, to_outcome,
+};
+use crate::Target;
 use crate::api::{DeviceDriver, TargetObject};
 use crate::client::Connection;
 use crate::model::is_kubernetes_name;
@@ -71,22 +74,50 @@ pub(super) struct MachineObject {
     pub(super) object: Value,
 }
 
-pub(super) async fn resolve(
-    connection: &Connection,
-    order: &ObjectOrder,
-    kind: &Kind,
-) -> Result<TargetObject, DeviceError> {
-    let MachineObject { path, object } = find(connection, order, kind).await?;
+impl ObjectDriver for Kind {
+    /// The object that made a node has a name of its own.
+    fn is_possible(&self, object: &TargetObject, parts: &[&str], _: &str) -> bool {
+        let (version, namespace, name) = match (self.is_namespaced, parts) {
+            (true, [_, _, _, version, _, namespace, _, name]) => (version, namespace, name),
+            (false, [_, _, _, version, _, name]) => (version, name, name),
+            _ => return false,
+        };
+        [version, namespace, name].into_iter().all(|part| is_kubernetes_name(part))
+            && object.path == self.path(&format!("{}/{version}", self.group), namespace, name)
+    }
+
+    fn is_limited_to_namespaces(&self) -> bool {
+        self.is_namespaced
+    }
+
+    fn resolve<'a>(&'a self, check: Check<'a>, _: &'a Target) -> Reply<'a, TargetObject> {
+        Box::pin(resolve(check, self))
+    }
+
+    fn power_off<'a>(&'a self, write: Write<'a>, _: &'a ObjectOrder) -> Reply<'a, ()> {
+        Box::pin(async move { power_off(write, self).await.map_err(to_device_error) })
+    }
+
+    fn why_no_power_on(&self) -> Option<&'static str> {
+        Some("a machine that was deleted cannot be switched on")
+    }
+
+    fn check_status<'a>(&'a self, check: Check<'a>, object: &'a TargetObject) -> Reply<'a, Answer> {
+        Box::pin(check_status(check.connection(), object))
+    }
+
+    fn check_ready<'a>(&'a self, check: Check<'a>) -> Reply<'a, Answer> {
+        Box::pin(async move {
+            let resolved = resolve(check, self).await?;
+            Ok(Answer::new(Power::On, Identity::Match, format!("{} exists", resolved.path)))
+        })
+    }
+}
+
+async fn resolve(check: Check<'_>, kind: &Kind) -> Result<TargetObject, DeviceError> {
+    let MachineObject { path, object } = find(check, kind).await?;
     check_deletion_means_off(kind, &path, &object)?;
-    Ok(TargetObject {
-        device: order.device.clone(),
-        driver: kind.driver,
-        path,
-        uid: text(&object, "/metadata/uid").to_owned(),
-        cidrs: Vec::new(),
-        storage: None,
-        matched: true,
-    })
+    Ok(check.order.object(path, text(&object, "/metadata/uid"), true))
 }
 
 /// Danger note: an object without a finalizer is gone as soon as it is deleted, whether its machine runs or not. With
@@ -108,12 +139,9 @@ fn check_deletion_means_off(kind: &Kind, path: &str, object: &Value) -> Result<(
 /// both its annotations and its providerID, so the object must name the node. A tenant may write an object in a
 /// namespace of their own, so it counts only in a namespace that the device or the Node names, and with the
 /// providerID of the Node.
-pub(super) async fn find(
-    connection: &Connection,
-    order: &ObjectOrder,
-    kind: &Kind,
-) -> Result<MachineObject, DeviceError> {
-    let (name, namespaces) = (&*order.facts.machine.node, &order.namespaces[..]);
+pub(super) async fn find(check: Check<'_>, kind: &Kind) -> Result<MachineObject, DeviceError> {
+    let (connection, order) = (check.connection(), check.order);
+    let (name, namespaces) = (&*order.facts.machine.node, &order.spec.namespaces[..]);
     let version = preferred_version(connection, kind.group).await?;
     let what = kind.name;
     let node = read_object(connection, &format!("/api/v1/nodes/{name}")).await?;
@@ -150,11 +178,6 @@ pub(super) async fn find(
     Ok(MachineObject { path, object })
 }
 
-/// Whether a namespace is accepted. If the device lists none, the namespace that the Node names is accepted.
-pub(super) fn is_namespace_allowed(namespaces: &[String], namespace: &str) -> bool {
-    namespaces.is_empty() || namespaces.iter().any(|one| one == namespace)
-}
-
 impl Kind {
     fn path(&self, version: &str, namespace: &str, name: &str) -> String {
         let plural = self.plural;
@@ -174,24 +197,6 @@ impl Kind {
         let (name, uid) = (text(node, "/metadata/name"), text(node, "/metadata/uid"));
         let named = self.node_uid.map_or("", |field| text(object, field));
         text(object, self.node) == name && (named.is_empty() || named == uid)
-    }
-
-    /// Whether this can be the path of an object of this kind.
-    pub(super) fn is_path(&self, parts: &[&str]) -> bool {
-        let named: Vec<&str> = match parts {
-            ["", "apis", group, version, "namespaces", namespace, plural, name]
-                if self.is_namespaced && *group == self.group && *plural == self.plural =>
-            {
-                vec![version, namespace, name]
-            }
-            ["", "apis", group, version, plural, name]
-                if !self.is_namespaced && *group == self.group && *plural == self.plural =>
-            {
-                vec![version, name]
-            }
-            _ => return false,
-        };
-        named.into_iter().all(is_kubernetes_name)
     }
 }
 
@@ -232,7 +237,7 @@ async fn find_by_reference(
 }
 
 /// Deletes the object, unless it is being deleted already.
-pub(super) async fn power_off(context: &StepContext<'_>, kind: &Kind, object: &TargetObject) -> Result<(), Outcome> {
+async fn power_off(Write { context, object, .. }: Write<'_>, kind: &Kind) -> Result<(), Outcome> {
     // The next status check shows the result; the read may also fail.
     let existing = read_object(context.writer.connection, &object.path).await.ok().flatten();
     let is_deleting = |existing: &Value| existing.pointer("/metadata/deletionTimestamp").is_some();
@@ -247,7 +252,7 @@ pub(super) async fn power_off(context: &StepContext<'_>, kind: &Kind, object: &T
 
 /// Off means that the object is gone. [`power_off`] deletes no object whose provider removes the last finalizer
 /// before the machine is off.
-pub(super) async fn check_status(connection: &Connection, object: &TargetObject) -> Result<Answer, DeviceError> {
+async fn check_status(connection: &Connection, object: &TargetObject) -> Result<Answer, DeviceError> {
     let identity = if object.matched { Identity::Match } else { Identity::Unknown };
     let path = &object.path;
     let machine = read_object(connection, path).await?.filter(|machine| text(machine, "/metadata/uid") == object.uid);

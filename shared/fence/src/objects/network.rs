@@ -6,29 +6,84 @@
 
 use std::collections::BTreeSet;
 
+use futures::future::BoxFuture;
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
 use super::{
-    ClientAddresses, ObjectOrder, annotation, create, failed, name_in_path, read_list, read_object, text, to_outcome,
+    Check, ClientAddresses, ObjectDriver, ObjectOrder, Reply, Write, annotation, create, failed, is_named_after,
+    name_in_path, read_list, read_object, text, to_device_error, to_outcome,
 };
-use crate::api::{DeviceDriver, FencedStorage, NetworkFence, TargetObject};
+use crate::api::{FencedStorage, NetworkFence, TargetObject};
 use crate::client::{Call, Connection, Method, WriteCall as _};
 use crate::model::BootId;
 use crate::outcome::Outcome;
 use crate::transport::{Answer, DeviceError, Identity, Power};
-use crate::{StepContext, Target, name_after};
+use crate::{Target, name_after};
 
 const VERSION: &str = "/apis/csiaddons.openshift.io/v1alpha1";
 
 /// The path of NetworkFences, before their names.
-pub(super) const FENCES: &str = "/apis/csiaddons.openshift.io/v1alpha1/networkfences/";
+const FENCES: &str = "/apis/csiaddons.openshift.io/v1alpha1/networkfences/";
 
 /// The UID of the incident. No owner reference: garbage collection with the incident would not lift the fence.
 const FENCE_ANNOTATION: &str = "pod-safety.dev/fence";
 
 /// A node has few addresses. More could fence the whole cluster.
 const MAX_ADDRESSES: usize = 32;
+
+/// The driver.
+#[derive(Debug)]
+pub(super) struct StorageFence;
+
+impl ObjectDriver for StorageFence {
+    fn is_possible(&self, object: &TargetObject, parts: &[&str], node: &str) -> bool {
+        let ["", "apis", _, _, _, name] = parts else { return false };
+        object.path.starts_with(FENCES) && is_named_after(name, node)
+    }
+
+    fn resolve<'a>(&'a self, check: Check<'a>, target: &'a Target) -> Reply<'a, TargetObject> {
+        Box::pin(resolve(check, target))
+    }
+
+    fn power_off<'a>(&'a self, write: Write<'a>, order: &'a ObjectOrder) -> Reply<'a, ()> {
+        Box::pin(async move { create_fence(write, settings(order)?).await.map_err(to_device_error) })
+    }
+
+    fn lift<'a>(&'a self, write: Write<'a>) -> BoxFuture<'a, Result<(), Outcome>> {
+        Box::pin(lift(write))
+    }
+
+    /// It is cluster-scoped, and no owner removes it.
+    fn outlives_incident(&self) -> bool {
+        true
+    }
+
+    fn why_no_power_on(&self) -> Option<&'static str> {
+        Some("it is lifted when the node is back")
+    }
+
+    fn check_status<'a>(&'a self, check: Check<'a>, object: &'a TargetObject) -> Reply<'a, Answer> {
+        Box::pin(check_status(check.connection(), object))
+    }
+
+    fn check_ready<'a>(&'a self, check: Check<'a>) -> Reply<'a, Answer> {
+        Box::pin(async move {
+            let clients = read_clients(check).await?;
+            let message = format!("it would fence {}", clients.cidrs.join(", "));
+            Ok(Answer::new(Power::On, Identity::Unknown, message))
+        })
+    }
+
+    fn read_clients<'a>(&'a self, check: Check<'a>) -> BoxFuture<'a, ClientAddresses> {
+        // The status check reports why there are none.
+        Box::pin(async move { read_clients(check).await.unwrap_or_else(|_| check.order.clients.clone()) })
+    }
+}
+
+fn settings(order: &ObjectOrder) -> Result<&NetworkFence, DeviceError> {
+    order.spec.network_fence.as_ref().ok_or_else(|| failed("spec.networkFence is missing"))
+}
 
 /// The address of one host, if it is one. One address has many spellings, and an IPv4 address also has an IPv6 form
 /// (`::ffff:10.0.0.1`).
@@ -54,11 +109,9 @@ fn parse_hosts<'a>(cidrs: impl IntoIterator<Item = &'a String>) -> Result<BTreeS
 
 /// Reads the addresses by which the node reaches the storage of this class; if the node is not Ready, those that were
 /// recorded before.
-pub(crate) async fn read_clients(
-    connection: &Connection,
-    order: &ObjectOrder,
-    class: &NetworkFence,
-) -> Result<ClientAddresses, DeviceError> {
+async fn read_clients(check: Check<'_>) -> Result<ClientAddresses, DeviceError> {
+    let (connection, order) = (check.connection(), check.order);
+    let class = settings(order)?;
     let name = &*order.facts.machine.node;
     let namespace = name_in_path("networkFence.namespace", &class.namespace)?;
     let (mut own, mut others) = (BTreeSet::new(), BTreeSet::new());
@@ -121,13 +174,9 @@ async fn read_covered_storage(
     Ok(driver.map(|driver| FencedStorage { driver, class_name: class.class_name.clone() }))
 }
 
-pub(super) async fn resolve(
-    connection: &Connection,
-    order: &ObjectOrder,
-    class: &NetworkFence,
-    fence: &str,
-    boot_id: &str,
-) -> Result<TargetObject, DeviceError> {
+async fn resolve(check: Check<'_>, target: &Target) -> Result<TargetObject, DeviceError> {
+    let order = check.order;
+    let (fence, boot_id) = (&*target.fence.uid.to_string(), &target.spec.node.boot_id);
     let node = &order.facts.machine.node;
     let ClientAddresses { cidrs, boot_id: recorded_boot } = &order.clients;
     if cidrs.is_empty() {
@@ -138,18 +187,11 @@ pub(super) async fn resolve(
     let storage = match recorded_boot == boot_id && !boot_id.is_empty() {
         // A device that powers the machine off does not need it, so a class that cannot be read does not prevent the
         // fence.
-        true => read_covered_storage(connection, class).await.unwrap_or_default(),
+        true => read_covered_storage(check.connection(), settings(order)?).await.unwrap_or_default(),
         false => None,
     };
-    Ok(TargetObject {
-        device: order.device.clone(),
-        driver: DeviceDriver::NetworkFence,
-        path: format!("{FENCES}{}", name_after(node, &[fence.as_bytes(), device.as_bytes()])),
-        uid: fence.to_owned(),
-        matched: false,
-        cidrs,
-        storage,
-    })
+    let path = format!("{FENCES}{}", name_after(node, &[fence.as_bytes(), device.as_bytes()]));
+    Ok(TargetObject { cidrs, storage, ..order.object(path, fence, false) })
 }
 
 fn is_owned(existing: &Value, object: &TargetObject) -> bool {
@@ -168,12 +210,8 @@ fn has_other_class(existing: &Value, object: &TargetObject) -> bool {
     object.storage.as_ref().is_some_and(|storage| text(existing, "/spec/networkFenceClassName") != storage.class_name)
 }
 
-pub(super) async fn create_fence(
-    context: &StepContext<'_>,
-    target: &Target,
-    class: &NetworkFence,
-    object: &TargetObject,
-) -> Result<(), Outcome> {
+async fn create_fence(write: Write<'_>, class: &NetworkFence) -> Result<(), Outcome> {
+    let Write { context, target, object } = write;
     let (_, name) = object.path.rsplit_once('/').unwrap_or_default();
     let body = json!({
         "apiVersion": "csiaddons.openshift.io/v1alpha1",
@@ -188,7 +226,7 @@ pub(super) async fn create_fence(
     create(context, object, &body).await
 }
 
-pub(super) async fn check_status(connection: &Connection, object: &TargetObject) -> Result<Answer, DeviceError> {
+async fn check_status(connection: &Connection, object: &TargetObject) -> Result<Answer, DeviceError> {
     let path = &object.path;
     let (power, message) = match read_object(connection, path).await? {
         None => (Power::On, format!("there is no {path}")),
@@ -211,7 +249,7 @@ pub(super) async fn check_status(connection: &Connection, object: &TargetObject)
 }
 
 /// The node is back, or nothing was proved: lifts the fence, then deletes it.
-pub(super) async fn lift(context: &StepContext<'_>, object: &TargetObject) -> Result<(), Outcome> {
+async fn lift(Write { context, object, .. }: Write<'_>) -> Result<(), Outcome> {
     let existing = read_object(context.writer.connection, &object.path).await.map_err(to_outcome)?;
     let Some(existing) = existing.filter(|existing| is_owned(existing, object)) else { return Ok(()) };
     let meta =

@@ -11,16 +11,48 @@ use std::time::Duration;
 use pod_safety_watchdog::controller::{DrilledDevice, Refusal, Terms};
 use pod_safety_watchdog::record::{Boot, Class, Device, Record, State};
 
-use super::{ObjectOrder, failed, read_error, read_object};
-use crate::StepContext;
-use crate::api::{ActTime, DeviceDriver, TargetObject, WatchdogClass, WatchdogLease};
+use super::{Check, ObjectDriver, ObjectOrder, Reply, Write, failed, read_error, read_object};
+use crate::Target;
+use crate::api::{ActTime, TargetObject, WatchdogClass};
 use crate::cache::CacheWriter as _;
 use crate::client::ApiError;
+use crate::model::is_kubernetes_name;
 use crate::outcome::{Outcome, resource_version};
 use crate::status_checker::StatusChecker;
 use crate::transport::{Answer, DeviceError, Identity, Power};
 use crate::watchdog::{self, AgentLease};
 use crate::wire;
+
+/// The driver.
+#[derive(Debug)]
+pub(super) struct NodeAgent;
+
+impl ObjectDriver for NodeAgent {
+    fn is_possible(&self, object: &TargetObject, _: &[&str], node: &str) -> bool {
+        let namespace = &*object.device.namespace;
+        [namespace, node].into_iter().all(is_kubernetes_name) && object.path == watchdog::lease_path(namespace, node)
+    }
+
+    fn resolve<'a>(&'a self, check: Check<'a>, _: &'a Target) -> Reply<'a, TargetObject> {
+        Box::pin(resolve(check))
+    }
+
+    fn power_off<'a>(&'a self, write: Write<'a>, order: &'a ObjectOrder) -> Reply<'a, ()> {
+        Box::pin(revoke(write, order))
+    }
+
+    fn why_no_power_on(&self) -> Option<&'static str> {
+        Some("its watchdog resets it, and it boots by itself")
+    }
+
+    fn check_status<'a>(&'a self, check: Check<'a>, object: &'a TargetObject) -> Reply<'a, Answer> {
+        Box::pin(check_status(check, object))
+    }
+
+    fn check_ready<'a>(&'a self, check: Check<'a>) -> Reply<'a, Answer> {
+        Box::pin(check_armed(check))
+    }
+}
 
 fn lease_path(order: &ObjectOrder) -> String {
     watchdog::lease_path(&order.device.namespace, &order.facts.machine.node)
@@ -33,15 +65,16 @@ fn boot(order: &ObjectOrder) -> Boot {
 }
 
 /// The promises that a device accepts, and its timeout.
-#[derive(Clone, Debug)]
-pub(crate) struct AcceptedPromises {
+struct AcceptedPromises {
     terms: Terms,
     /// The timeout of an `off` order.
     off: Duration,
 }
 
 impl AcceptedPromises {
-    pub(super) fn from_spec(spec: &WatchdogLease, ActTime(off): ActTime) -> Self {
+    fn from_order(order: &ObjectOrder) -> Result<Self, DeviceError> {
+        let spec = order.spec.watchdog_lease.as_ref().ok_or_else(|| failed("spec.watchdogLease is missing"))?;
+        let ActTime(off) = order.spec.timeouts.power_off;
         let seconds = |seconds: u32| Duration::from_secs(seconds.into());
         let classes = spec.classes.iter().map(|class| match class {
             WatchdogClass::Hardware => Class::Hardware,
@@ -61,7 +94,7 @@ impl AcceptedPromises {
             reset: seconds(spec.reset_seconds),
             pause: seconds(spec.pause_seconds),
         };
-        Self { terms, off: seconds(off) }
+        Ok(Self { terms, off: seconds(off) })
     }
 
     /// How long after the last observation of a grant its promise is fulfilled.
@@ -100,27 +133,14 @@ async fn read_and_observe(checker: &StatusChecker<'_>, path: &str) -> Result<(Ag
 }
 
 /// The Lease of the node's agent, if it exists.
-pub(super) async fn resolve(checker: &StatusChecker<'_>, order: &ObjectOrder) -> Result<TargetObject, DeviceError> {
+async fn resolve(Check { checker, order }: Check<'_>) -> Result<TargetObject, DeviceError> {
     let path = lease_path(order);
     let (lease, record) = read_and_observe(checker, &path).await?;
-    Ok(TargetObject {
-        device: order.device.clone(),
-        driver: DeviceDriver::WatchdogLease,
-        uid: lease.uid,
-        matched: record.boot == boot(order),
-        path,
-        cidrs: Vec::new(),
-        storage: None,
-    })
+    Ok(order.object(path, &lease.uid, record.boot == boot(order)))
 }
 
 /// Revokes the last grant, at exactly the resourceVersion that was observed. A revocation is final.
-pub(super) async fn revoke(
-    context: &StepContext<'_>,
-    order: &ObjectOrder,
-    accepted: &AcceptedPromises,
-    object: &TargetObject,
-) -> Result<(), DeviceError> {
+async fn revoke(Write { context, object, .. }: Write<'_>, order: &ObjectOrder) -> Result<(), DeviceError> {
     let path = &object.path;
     let (lease, record) = read_and_observe(&context.checker, path).await?;
     if record.boot != boot(order) {
@@ -128,7 +148,7 @@ pub(super) async fn revoke(
     }
     // A promise that is not accepted is not revoked: that would reset the machine, and prove nothing.
     let device = record.device.as_deref().ok_or_else(|| refusal_error(&Refusal::NotArmed(record.state)))?;
-    accepted.wait_time(device)?;
+    AcceptedPromises::from_order(order)?.wait_time(device)?;
     if record.state == State::Revoked {
         return Ok(());
     }
@@ -153,12 +173,8 @@ pub(super) async fn revoke(
 }
 
 /// Whether all processes of the boot in question have terminated.
-pub(super) async fn check_status(
-    checker: &StatusChecker<'_>,
-    order: &ObjectOrder,
-    accepted: &AcceptedPromises,
-    object: &TargetObject,
-) -> Result<Answer, DeviceError> {
+async fn check_status(Check { checker, order }: Check<'_>, object: &TargetObject) -> Result<Answer, DeviceError> {
+    let accepted = AcceptedPromises::from_order(order)?;
     let (lease, record) = read_and_observe(checker, &object.path).await?;
     let now = checker.env.now().since_start();
     let boot = boot(order);
@@ -179,11 +195,7 @@ pub(super) async fn check_status(
 }
 
 /// What the agent promises now, while the node is not lost.
-pub(super) async fn check_armed(
-    checker: &StatusChecker<'_>,
-    order: &ObjectOrder,
-    accepted: &AcceptedPromises,
-) -> Result<Answer, DeviceError> {
+async fn check_armed(Check { checker, order }: Check<'_>) -> Result<Answer, DeviceError> {
     let (_, record) = read_and_observe(checker, &lease_path(order)).await?;
     if *record.boot.node != *order.facts.uid {
         return Err(failed(format!("its Lease is about the Node with the UID {}", record.boot.node)));
@@ -192,7 +204,7 @@ pub(super) async fn check_armed(
         (State::Armed, Some(device)) => device,
         (state, _) => return Err(refusal_error(&Refusal::NotArmed(state))),
     };
-    let wait = accepted.wait_time(device)?;
+    let wait = AcceptedPromises::from_order(order)?.wait_time(device)?;
     let Device { class, identity, timeout, .. } = device;
     let message = format!(
         "{identity} ({class}, {} s): its promise comes true {:.1} s after a grant was last seen",

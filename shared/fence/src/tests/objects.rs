@@ -8,7 +8,8 @@ mod remediation_objects;
 mod watchdogs;
 
 use super::*;
-use crate::api::{DeviceDriver, FenceEvidenceKind, Sample, TargetObject, evidence_kind_of};
+use crate::api::{DeviceDriver, FenceEvidenceKind, ReachedBy, Sample, TargetObject, evidence_kind_of};
+use crate::objects::{Reach, reach};
 use crate::storage_evidence_name;
 
 /// Objects by their paths; writes change them. A collection returns what was posted, and a Status refuses a read.
@@ -403,6 +404,19 @@ fn the_kind_of_evidence_is_that_of_its_weakest_device_without_storage() {
     assert_eq!(of(&[Machine, Redfish]), FenceEvidenceKind::PowerOff);
     assert_eq!(of(&[NetworkFence, NetworkFence]), FenceEvidenceKind::StorageFenced);
     assert_eq!(evidence_kind_of(&[Sample::default()]), FenceEvidenceKind::PowerOff, "written by an older version");
+}
+
+#[test]
+fn each_driver_is_registered_as_its_properties_state() {
+    for driver in DeviceDriver::ALL {
+        let registered = match reach(*driver) {
+            Reach::Transport(_) => (ReachedBy::Parameters, true),
+            Reach::Object(object) => (ReachedBy::Object, object.why_no_power_on().is_none()),
+            Reach::Operator => (ReachedBy::Operator, false),
+        };
+        let properties = driver.properties();
+        assert_eq!((properties.reached_by, properties.can_power_on), registered, "{driver:?}");
+    }
 }
 
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/medik8s-leases/leases";
