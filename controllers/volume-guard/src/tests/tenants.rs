@@ -84,7 +84,7 @@ fn attack_a_pod_of_another_claim_on_a_missing_node_does_not_hold_the_volume() {
 fn attack_an_unreadable_claim_does_not_hold_volumes_of_other_claims() {
     for (unreadable, expected) in [
         (objects::claim("evil", Some("v")), vec![format!("take {A}")]),
-        (objects::claim("c", Some("v")), vec!["VolumeUnreadable"]),
+        (objects::claim("c", Some("v")), vec!["VolumeUnreadable".to_owned()]),
     ] {
         let mut fixture = bound();
         fixture.pod("p", Some("a"), "c", |_| ());
