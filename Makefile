@@ -72,8 +72,7 @@ lint: $(CARGO_DENY) ## format, messages of new commits, clippy, documentation, l
 	@$(call timed,licences and bans) $(CARGO_DENY) --log-level error check bans licenses sources
 
 unit: ## the tests that need neither a control plane nor a release build: seconds
-	@cargo test --locked -p pod-safety-proof -p pod-safety-model -p pod-safety-wire -p pod-safety-crds -p pod-safety-clock -p pod-safety-transport -p pod-safety-client -p pod-safety-cache -p pod-safety-screen -p pod-safety-http1 -p pod-safety-otlp \
-		-p pod-safety-watchdog -p pod-safety-agent -p pod-safety-leader -p pod-safety-fence -p pod-safety-shared -p pod-safety-pod-gc -p pod-safety-disruption -p pod-safety-node-lifecycle -p pod-safety-taint-eviction -p pod-safety-fencing -p pod-safety-volume-guard -p pod-safety-eviction -p pod-safety-explain -p pod-safety-drain -p pod-safety-traces -p pod-safety-process -p pod-safety-doctor -p pod-safety-print -p pod-safety-cli -p pod-safety
+	@cargo test --locked --workspace --exclude={pod-safety-devices,pod-safety-{control-plane,locks,image,mutants,bench,real-nodes,simulator,fuzz,kernel-search}}
 	@cargo test --locked -p pod-safety-devices --lib
 
 control-plane: install ## the suites against the real kube-apiserver, etcd and kubectl; KUBERNETES=1.32: their core against that version

@@ -75,17 +75,14 @@ image).
 {{- if or (eq $enabled "true") (and (eq $enabled "auto") (.Capabilities.APIVersions.Has "lifecycle.k8s.io/v1alpha1")) }}yes{{ end -}}
 {{- end }}
 
-{{- /* The controllers that are on, by the binary's names. */ -}}
+{{- /* The controllers that are on, by the binary's names, which are those of their values in kebab case. */ -}}
 {{- define "pod-safety.controllers" -}}
 {{- $names := list -}}
-{{- with .Values.controllers -}}
-{{- if .podGc.enabled }}{{ $names = append $names "pod-gc" }}{{ end -}}
-{{- if .disruption.enabled }}{{ $names = append $names "disruption" }}{{ end -}}
-{{- if .nodeLifecycle.enabled }}{{ $names = append $names "node-lifecycle" }}{{ end -}}
-{{- if .taintEviction.enabled }}{{ $names = append $names "taint-eviction" }}{{ end -}}
-{{- if .fencing.enabled }}{{ $names = append $names "fencing" }}{{ end -}}
-{{- if .volumeGuard.enabled }}{{ $names = append $names "volume-guard" }}{{ end -}}
-{{- if include "pod-safety.eviction" $ }}{{ $names = append $names "eviction" }}{{ end -}}
+{{- $ordered := list "podGc" "disruption" "nodeLifecycle" "taintEviction" "fencing" "volumeGuard" -}}
+{{- range $key := concat $ordered (keys .Values.controllers | sortAlpha) | uniq -}}
+{{- $enabled := (get $.Values.controllers $key).enabled -}}
+{{- if eq $key "eviction" }}{{ $enabled = include "pod-safety.eviction" $ }}{{ end -}}
+{{- if $enabled }}{{ $names = append $names (kebabcase $key) }}{{ end -}}
 {{- end -}}
 {{- join "," $names -}}
 {{- end }}

@@ -37,15 +37,7 @@ impl Duties<'_> {
     /// The command after which some controller does it.
     pub(super) fn remedy(&self, name: Name) -> String {
         let kcm_name = name.kcm_names().first().copied().unwrap_or_default();
-        let key = match name {
-            Name::PodGc => "podGc",
-            Name::Disruption => "disruption",
-            Name::NodeLifecycle => "nodeLifecycle",
-            Name::TaintEviction => "taintEviction",
-            Name::Fencing => "fencing",
-            Name::VolumeGuard => "volumeGuard",
-            Name::Eviction => "eviction",
-        };
+        let key: &str = name.into();
         match self.mode {
             Some(Mode::Replace) if self.controllers.contains(&name) => format!(
                 "pod-safety does it in the mode replace. Its log says what keeps it from it: kubectl logs --namespace {} --selector app.kubernetes.io/name=pod-safety --tail=-1",

@@ -69,6 +69,7 @@ mod control_plane;
 mod decide;
 mod detect;
 mod drain;
+mod flags;
 mod gates;
 mod history;
 mod holds;
@@ -88,6 +89,7 @@ mod unhealthy;
 
 pub use config::{Config, PROVIDER_LAG};
 pub use decide::{Key, decide};
+pub use flags::Flags;
 pub use holds::{Decision, Hold};
 pub use outlook::{Outlook, Unfenceable, outlook, why_unfenceable};
 pub use remedy::Remedy;

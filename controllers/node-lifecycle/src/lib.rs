@@ -71,6 +71,7 @@
 
 mod config;
 mod decide;
+mod flags;
 mod heartbeat;
 mod holds;
 mod metrics;
@@ -80,6 +81,7 @@ mod zones;
 
 pub use config::Config;
 pub use decide::{Key, decide};
+pub use flags::Flags;
 pub use holds::{Decision, Hold};
 pub use run::NodeLifecycle;
 pub use zones::Rates;

@@ -28,12 +28,14 @@
 
 mod config;
 mod decide;
+mod flags;
 mod holds;
 mod metrics;
 mod run;
 
 pub use config::Config;
 pub use decide::{Key, decide};
+pub use flags::Flags;
 pub use holds::{Decision, Hold};
 pub use run::PodGc;
 

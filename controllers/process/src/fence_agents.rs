@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::{ArgAction, Args as ClapArgs};
-use pod_safety_devices::{AGENT_DIRECTORIES, AgentOptions, AgentServer};
+use pod_safety_devices::{AGENT_DIRECTORIES, AgentLocation, AgentOptions, AgentServer};
 use pod_safety_shared::clock::Env;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -47,7 +47,7 @@ pub struct Args {
 
 /// Which agents may run: for `run` and for `fence-agents`.
 #[derive(Debug, ClapArgs)]
-pub(crate) struct AgentArgs {
+struct AgentArgs {
     /// Folders that contain fence agents; the first that has the agent wins. Empty: no agent runs
     #[arg(
         long,
@@ -73,8 +73,27 @@ pub(crate) struct AgentArgs {
     allow_fence_dummy: bool,
 }
 
+/// Where fence agents run.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct PlaceArgs {
+    #[command(flatten)]
+    agents: AgentArgs,
+
+    /// The Unix socket of `pod-safety fence-agents`, which then runs all fence agents. Without it they run as children of
+    /// this process, and can read its ServiceAccount token
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["fence_agents_path", "allow_fence_dummy"], env = "POD_SAFETY_FENCE_AGENTS_SOCKET", help_heading = "Fencing")]
+    fence_agents_socket: Option<PathBuf>,
+}
+
+impl PlaceArgs {
+    pub(crate) fn into_location(self) -> AgentLocation {
+        let Self { agents, fence_agents_socket } = self;
+        fence_agents_socket.map_or_else(|| AgentLocation::Local(agents.into_options()), AgentLocation::Socket)
+    }
+}
+
 impl AgentArgs {
-    pub(crate) fn into_options(self) -> AgentOptions {
+    fn into_options(self) -> AgentOptions {
         let Self { fence_agents_path, allow_fence_dummy } = self;
         let directories = fence_agents_path.into_iter().filter(|folder| !folder.is_empty());
         AgentOptions { directories: directories.map(PathBuf::from).collect(), fence_dummy: allow_fence_dummy }

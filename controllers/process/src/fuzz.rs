@@ -3,22 +3,25 @@
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::Timestamp;
 use pod_safety_explain::{ExplainContext, Overview, Policies, Running, Settings};
 use pod_safety_fuzz::{Draw, fuzz, json as vary_json, protobuf};
 use pod_safety_shared::authority::Intent;
-use pod_safety_shared::cache::View;
+use pod_safety_shared::cache::{Change, View};
 use pod_safety_shared::clock::Mono;
-use pod_safety_shared::controller_loop::{Decision, HoldReason, Mode};
-use pod_safety_shared::model::{EvictionTarget, Kind, Uid};
+use pod_safety_shared::controller_loop::{Decision, Mode};
+use pod_safety_shared::lease::Leadership;
+use pod_safety_shared::metrics::Metrics;
+use pod_safety_shared::model::Kind;
 use pod_safety_shared::testing::objects::{self, Obj, START_SECONDS, named, timestamp};
 use pod_safety_shared::testing::{World, at};
 use pod_safety_shared::wire::{Encoding, Raw};
 use serde_json::{Value, json};
 
-use crate::{disruption, eviction, fencing, node_lifecycle, pod_gc, taint_eviction, volume_guard};
+use crate::registry::Name;
+use crate::run::parse_config;
+use crate::start::Start;
 
 /// Keys and values that have a meaning in these objects.
 const WORDS: &[&str] = &[
@@ -213,86 +216,38 @@ fn sent(draw: &mut Draw<'_>, kind: Kind) -> Option<(Raw, usize)> {
     Some((Raw::from_body(encoding, body.into()).ok()?, length))
 }
 
-/// The keys to decide.
-struct Keys {
-    nodes: BTreeSet<Arc<str>>,
-    pods: Vec<Uid>,
-    budgets: Vec<Uid>,
-    volumes: Vec<Arc<str>>,
-    devices: Vec<Uid>,
-    evictions: Vec<EvictionTarget>,
-}
-
-impl Keys {
-    fn from_view(view: &View<'_>) -> Self {
-        let absent = view.absences().map(|(name, _)| name);
-        let named = view.nodes().map(|node| &node.name).chain(view.nodes_named_by_pods()).chain(absent);
-        Self {
-            nodes: named.cloned().chain(["n".into()]).collect(),
-            pods: view.all_pods().map(|pod| pod.key.uid.clone()).collect(),
-            budgets: view.budgets().map(|budget| budget.key.uid.clone()).collect(),
-            volumes: view.volume_names().cloned().collect(),
-            devices: view.devices().map(|device| device.uid.clone()).collect(),
-            evictions: view.eviction_targets().cloned().collect(),
-        }
+/// Every controller, with settings by which all rules apply.
+fn controllers(mode: Mode) -> Vec<Box<dyn Start>> {
+    let mode_flag = format!("--mode={}", mode.name());
+    let mut flags = vec![
+        &*mode_flag,
+        "--terminated-pod-gc-threshold=1",
+        "--node-name=m",
+        "--fencing-history=600s",
+        "--controllers=*,volume-guard,eviction",
+    ];
+    match mode {
+        Mode::Observe => {}
+        Mode::Guard => flags.push("--agent-reports-from=pod-safety"),
+        Mode::Replace => flags.push("--trust-out-of-service-taint"),
     }
+    let settings = parse_config(&flags.iter().map(|flag| (*flag).to_owned()).collect::<Vec<_>>()).unwrap().settings;
+    let (leadership, metrics) = (Leadership::always(), Metrics::new().unwrap());
+    Name::ALL.iter().map(|name| name.create(&settings, &leadership, &metrics).unwrap()).collect()
 }
 
-fn describe(hold: impl HoldReason) -> String {
-    hold.to_string()
-}
-
-/// The decisions of all controllers.
-fn decisions(view: &View<'_>, now: Mono, mode: Mode) -> Vec<Decision<String>> {
-    let keys = Keys::from_view(view);
-    let quarantine = Duration::from_secs(40);
-    let gc = pod_gc::Config {
-        terminated_threshold: Some(1),
-        quarantine,
-        trust_out_of_service_taint: mode == Mode::Replace,
-        agent_reports: (mode == Mode::Guard).then(|| "pod-safety".into()),
+/// The decisions about all objects, and about the node `n` whether it exists or not.
+fn decisions(controllers: &[Box<dyn Start>], view: &View<'_>, now: Mono) -> Vec<Decision<String>> {
+    let absent = view.absences().map(|(name, _)| name);
+    let named = view.nodes().map(|node| &node.name).chain(view.nodes_named_by_pods()).chain(absent);
+    let nodes: BTreeSet<Arc<str>> = named.cloned().chain(["n".into()]).collect();
+    let pods = view.all_pods().map(|pod| Change::Pod { before: None, after: Some(pod) });
+    let of_node = |name| {
+        let node = Change::Node { name, readiness: true, taints: true };
+        [node, Change::Heartbeat { name, relevant: true }, Change::Fencing { node: Some(name) }]
     };
-    let budgets = disruption::Config { stale_pod_timeout: Duration::from_secs(120) };
-    let lost =
-        node_lifecycle::Config { mode, led_since: Some(Mono::default()), ..node_lifecycle::Config::kcm_defaults() };
-    let history = Some(Duration::from_secs(600));
-    let fence = fencing::Config {
-        mode,
-        own_node: Some("m".into()),
-        guards_volumes: true,
-        include_dry_runs: true,
-        history,
-        provider_lag: fencing::PROVIDER_LAG,
-    };
-    let guard = volume_guard::Config::with_quarantine(quarantine);
-    let mut all = vec![pod_gc::decide(&pod_gc::Key::Terminated, view, now, &gc).map(describe)];
-    for node in &keys.nodes {
-        all.push(pod_gc::decide(&pod_gc::Key::Node(Arc::clone(node)), view, now, &gc).map(describe));
-        for key in [node_lifecycle::Key::Node(Arc::clone(node)), node_lifecycle::Key::Pods(Arc::clone(node))] {
-            all.push(node_lifecycle::decide(&key, view, now, &lost).map(describe));
-        }
-        all.push(taint_eviction::decide(&taint_eviction::Key(Arc::clone(node)), view, now).map(describe));
-        all.push(fencing::decide(&fencing::Key::Node(Arc::clone(node)), view, now, &fence).map(describe));
-        all.push(eviction::decide(&eviction::Key::Node(Arc::clone(node)), view, now).map(describe));
-    }
-    for pod in &keys.pods {
-        all.push(pod_gc::decide(&pod_gc::Key::Unscheduled(pod.clone()), view, now, &gc).map(describe));
-        all.push(disruption::decide(&disruption::Key::StalePod(pod.clone()), view, now, &budgets).map(describe));
-        all.push(volume_guard::decide(&volume_guard::Key::Gate(pod.clone()), view, now, &guard).map(describe));
-    }
-    for budget in &keys.budgets {
-        all.push(disruption::decide(&disruption::Key::Budget(budget.clone()), view, now, &budgets).map(describe));
-    }
-    for volume in &keys.volumes {
-        all.push(volume_guard::decide(&volume_guard::Key::Volume(Arc::clone(volume)), view, now, &guard).map(describe));
-    }
-    for device in &keys.devices {
-        all.push(fencing::decide(&fencing::Key::Device(device.clone()), view, now, &fence).map(describe));
-    }
-    for target in &keys.evictions {
-        all.push(eviction::decide(&eviction::Key::Target(target.clone()), view, now).map(describe));
-    }
-    all
+    let changes: Vec<_> = pods.chain(nodes.iter().flat_map(of_node)).collect();
+    controllers.iter().flat_map(|one| one.decide_all(view, now, &changes)).collect()
 }
 
 fn overview(view: &View<'_>, now: Mono, wall: Timestamp) -> Overview {
@@ -357,8 +312,9 @@ fn every_controller_decides_about_any_objects() {
         let most = LEAST + GROWTH * received;
         let kept: usize = view.all_pods().map(length).chain(view.nodes().map(length)).sum();
         assert!(kept <= most, "{kept} bytes are kept of {received}");
-        let decided = decisions(&view, now, mode);
-        assert_eq!(decisions(&view, now, mode), decided);
+        let controllers = controllers(mode);
+        let decided = decisions(&controllers, &view, now);
+        assert_eq!(decisions(&controllers, &view, now), decided);
         for decision in &decided {
             assert_known(&view, decision);
             assert!(length(decision) <= most, "of {received} bytes came {decision:?}");

@@ -10,9 +10,7 @@ use pod_safety_shared::authority::{Authority, Parts, VerifierConfig};
 use pod_safety_shared::cache::{Cache, start_feeds};
 use pod_safety_shared::client::{ConfigError, Connection};
 use pod_safety_shared::clock::Env;
-use pod_safety_shared::controller_loop::{
-    Controller, ControllerContext, ControllerLoop, HoldReason as _, Holds, LoopHeartbeats, Mode,
-};
+use pod_safety_shared::controller_loop::{ControllerContext, Holds, LoopHeartbeats, Mode};
 use pod_safety_shared::events::Recorder;
 use pod_safety_shared::lease::{Elector, Leadership, LeaseConfig};
 use pod_safety_shared::metrics::{Metrics, MetricsError};
@@ -23,14 +21,8 @@ use pod_safety_traces::{Sources, TraceMetrics, Traces};
 use tokio::sync::watch;
 
 use crate::account;
-use crate::disruption::{self, Disruption};
-use crate::eviction::EvictionController;
-use crate::fencing::{self, Fencing};
-use crate::node_lifecycle::{self, NodeLifecycle};
-use crate::pod_gc::{self, PodGc};
-use crate::registry::Name;
-use crate::taint_eviction::TaintEviction;
-use crate::volume_guard::{self, VolumeGuard};
+use crate::registry::{Name, Settings};
+use crate::start::Loops;
 
 /// How long a shutdown waits for requests in flight. Each of them ends within the leader's term, which is shorter.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(15);
@@ -47,22 +39,8 @@ pub struct Config {
     pub mode: Mode,
     /// The leader election Lease; `None`: no election, this process is the only one.
     pub lease: Option<LeaseConfig>,
-    /// The settings of pod garbage collection.
-    pub pod_gc: pod_gc::Config,
-    /// The settings of disruption budgets.
-    pub disruption: disruption::Config,
-    /// The settings of node lifecycle. Their mode is `mode` above.
-    pub node_lifecycle: node_lifecycle::Config,
-    /// The settings of exclusive volumes.
-    pub volume_guard: volume_guard::Config,
-    /// The node that this process runs on, if it is configured: fencing never fences that node.
-    pub node_name: Option<Arc<str>>,
-    /// The namespaces whose FenceDevices and PodSafetyRemediations are watched.
-    pub fencing_namespaces: std::collections::BTreeSet<String>,
-    /// How long fencing keeps incidents and evidence that nothing depends on; `None`: indefinitely.
-    pub fencing_history: Option<std::time::Duration>,
-    /// How far behind the replicas may be from which a cloud provider answers.
-    pub provider_lag: std::time::Duration,
+    /// Their settings.
+    pub settings: Settings,
     /// The address of the admin server; `None`: there is none.
     pub admin: Option<Listen>,
     /// The collector of traces of incidents; `None`: there is none.
@@ -87,14 +65,6 @@ pub enum StartError {
     Connection(#[from] ConfigError),
 }
 
-/// The parts that exist as long as the process.
-struct Running {
-    env: Env,
-    authority: Arc<Authority>,
-    leadership: Arc<Leadership>,
-    stop: watch::Receiver<bool>,
-}
-
 /// Runs until `stop` is set, then finishes requests in flight and releases the Lease. The demonstration gets the
 /// holds.
 ///
@@ -112,7 +82,7 @@ pub async fn run(
     let kinds = watched_kinds(&config.controllers);
     let journal = Arc::new(Journal::default());
     let cache = Arc::new(Cache::default());
-    cache.restrict_fencing_to(config.fencing_namespaces.clone());
+    cache.restrict_fencing_to(config.settings.fencing_namespaces.clone());
     let events = Recorder::new(env.clone(), metrics.authority.clone());
     let holds = Holds::new(Arc::clone(&journal), events.clone(), metrics.registry())?;
     publish_holds(&holds);
@@ -153,26 +123,27 @@ pub async fn run(
         holds,
         queues: metrics.queues.clone(),
     };
-    let running = Running { env: env.clone(), authority, leadership, stop };
-    start_controllers(&config, &context, &metrics, &heartbeats, &running)?;
-    export_traces(&config, &context, &connection, &metrics, &running)?;
+    let loops = Loops { context, heartbeats, leadership, stop };
+    start_controllers(&config, &metrics, &loops)?;
+    export_traces(&config, &connection, &metrics, &loops)?;
     start_feeds(&kinds, &connection, &cache, &env, &metrics.cache);
     if config.mode != Mode::Observe {
-        let (leadership, identity) = (Arc::clone(&running.leadership), config.identity.clone());
+        let (leadership, identity) = (Arc::clone(&loops.leadership), config.identity.clone());
         let writing = events.worker_loop(connection.clone(), leadership, COMPONENT, identity);
         env.spawner.spawn("events", Box::pin(writing));
     }
-    lead(config, connection, metrics, running).await;
+    lead(config, connection, metrics, loops).await;
     Ok(())
 }
 
 /// The settings of the verifier.
 fn verifier_config(config: &Config) -> VerifierConfig {
+    let Settings { pod_gc, volume_guard, .. } = &config.settings;
     VerifierConfig {
-        quarantine: config.pod_gc.quarantine,
-        trust_out_of_service_taint: config.pod_gc.trust_out_of_service_taint,
-        agent_reports: config.pod_gc.agent_reports.clone(),
-        exclusive_backends: config.volume_guard.backends.clone(),
+        quarantine: pod_gc.quarantine,
+        trust_out_of_service_taint: pod_gc.trust_out_of_service_taint,
+        agent_reports: pod_gc.agent_reports.clone(),
+        exclusive_backends: volume_guard.backends.clone(),
     }
 }
 
@@ -197,83 +168,38 @@ fn watched_kinds(controllers: &[Name]) -> Vec<Kind> {
     Kind::ALL.iter().copied().filter(is_needed).collect()
 }
 
-fn start_controllers(
-    config: &Config,
-    context: &ControllerContext,
-    metrics: &Metrics,
-    heartbeats: &LoopHeartbeats,
-    running: &Running,
-) -> Result<(), MetricsError> {
+fn start_controllers(config: &Config, metrics: &Metrics, loops: &Loops) -> Result<(), MetricsError> {
     for name in &config.controllers {
         metrics.set_mode(name.as_str(), config.mode.name());
-        match name {
-            Name::PodGc => {
-                start(PodGc::new(config.pod_gc.clone(), metrics.registry())?, context, heartbeats, running);
-            }
-            Name::Disruption => {
-                start(Disruption::new(config.disruption.clone(), metrics.registry())?, context, heartbeats, running);
-            }
-            Name::TaintEviction => start(TaintEviction::new(metrics.registry())?, context, heartbeats, running),
-            Name::NodeLifecycle => {
-                let settings = node_lifecycle::Config { mode: config.mode, ..config.node_lifecycle.clone() };
-                let leadership = Arc::clone(&running.leadership);
-                start(NodeLifecycle::new(settings, leadership, metrics.registry())?, context, heartbeats, running);
-            }
-            Name::Fencing => {
-                let guards_volumes = config.controllers.contains(&Name::VolumeGuard);
-                let own_node = config.node_name.clone();
-                let settings = fencing::Config {
-                    mode: config.mode,
-                    own_node,
-                    guards_volumes,
-                    include_dry_runs: true,
-                    history: config.fencing_history,
-                    provider_lag: config.provider_lag,
-                };
-                start(Fencing::new(settings, metrics.registry())?, context, heartbeats, running);
-            }
-            Name::Eviction => start(EvictionController::new(metrics.registry())?, context, heartbeats, running),
-            Name::VolumeGuard => {
-                start(VolumeGuard::new(config.volume_guard.clone(), metrics.registry())?, context, heartbeats, running);
-            }
-        }
+        name.create(&config.settings, &loops.leadership, metrics)?.start(loops);
     }
     Ok(())
-}
-
-fn start<C: Controller>(controller: C, context: &ControllerContext, heartbeats: &LoopHeartbeats, running: &Running) {
-    let name = C::NAME;
-    context.holds.register(name, &C::Hold::reason_names());
-    let controller_loop = ControllerLoop::new(controller, context.clone());
-    let heartbeat = heartbeats.register(name, running.env.now());
-    let (leads, stop) = (running.leadership.subscribe(), running.stop.clone());
-    running.env.spawner.spawn(name, Box::pin(controller_loop.run(heartbeat, leads, stop)));
 }
 
 /// Exports traces of incidents, if there is a collector.
 fn export_traces(
     config: &Config,
-    context: &ControllerContext,
     connection: &Connection,
     metrics: &Metrics,
-    running: &Running,
+    loops: &Loops,
 ) -> Result<(), MetricsError> {
     let metrics = TraceMetrics::register(metrics.registry())?;
     let Some(endpoint) = config.traces.clone() else { return Ok(()) };
+    let ControllerContext { cache, journal, env, .. } = &loops.context;
     let sources = Sources {
-        cache: Arc::clone(&context.cache),
-        journal: Arc::clone(&context.journal),
+        cache: Arc::clone(cache),
+        journal: Arc::clone(journal),
         connection: connection.clone(),
-        leadership: Arc::clone(&running.leadership),
+        leadership: Arc::clone(&loops.leadership),
     };
-    let traces = Traces::new(endpoint, config.identity.clone(), sources, running.env.clone(), metrics);
-    running.env.spawner.spawn("traces", Box::pin(traces.run()));
+    let traces = Traces::new(endpoint, config.identity.clone(), sources, env.clone(), metrics);
+    env.spawner.spawn("traces", Box::pin(traces.run()));
     Ok(())
 }
 
 /// Leads whenever it can, until the process is stopped.
-async fn lead(config: Config, connection: Connection, metrics: Metrics, running: Running) {
-    let Running { env, authority, leadership, mut stop } = running;
+async fn lead(config: Config, connection: Connection, metrics: Metrics, loops: Loops) {
+    let Loops { context: ControllerContext { env, authority, .. }, leadership, mut stop, .. } = loops;
     let elects = config.lease.filter(|_| config.mode != Mode::Observe);
     let Some(lease) = elects else {
         let _closed = stop.wait_for(|stop| *stop).await;

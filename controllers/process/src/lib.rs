@@ -1,20 +1,19 @@
 //! One process of pod-safety: the flags of `pod-safety run`, and its controllers, joined in one process.
 //!
-//! Duty: the flags of `run` and of `fence-agents`, the names of the controllers, and [`instance`], which joins feeds,
-//! cache, authority, controllers, leadership and the admin server. CLI commands parse a process's settings from its
-//! flags ([`run::parse_config`]), so the flags are in this crate.
+//! Duty: the flags of `run` and of `fence-agents`, the table of the controllers ([`registry`]), and [`instance`], which
+//! joins feeds, cache, authority, controllers, leadership and the admin server. CLI commands parse a process's settings
+//! from its flags ([`run::parse_config`]), so the flags are in this crate, and those of a controller in its own.
 //!
 //! Inputs: arguments and the environment; [`instance::run`] gets time, tasks and connections.
 //!
 //! Invariants:
-//! - Controllers are crates of their own; only this one names them all ([`registry`]).
+//! - Controllers are crates of their own; only this one names them all.
 //! - No control characters leave the process except its own ([`sanitize`]).
 //! - This crate has no Kubernetes client and cannot get one (see `deny.toml`): controllers request actions by
 //!   [`pod_safety_shared::authority::Intent`]s.
 #![forbid(unsafe_code)]
 
 pub mod account;
-pub mod duration;
 pub mod fence_agents;
 #[cfg(test)]
 mod fuzz;
@@ -24,6 +23,7 @@ mod memory;
 pub mod registry;
 pub mod run;
 pub mod sanitize;
+mod start;
 
 use anyhow::Context as _;
 
@@ -35,6 +35,8 @@ pub use pod_safety_node_lifecycle as node_lifecycle;
 pub use pod_safety_pod_gc as pod_gc;
 pub use pod_safety_taint_eviction as taint_eviction;
 pub use pod_safety_volume_guard as volume_guard;
+
+pub use pod_safety_shared::clock::duration;
 
 /// Threads of the process: one reads the watches while another writes.
 const THREADS: usize = 2;

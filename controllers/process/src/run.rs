@@ -5,11 +5,8 @@
 #[cfg(test)]
 mod fuzz;
 mod ignored_flags;
-mod nodes;
-mod pods;
 mod traces;
 
-use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,8 +14,7 @@ use std::time::Duration;
 
 use crate::account::AccountCheck;
 use crate::instance::{self, Config};
-use crate::registry::{self, BadControllers, Name};
-use crate::{disruption, volume_guard};
+use crate::registry::{self, BadControllers, Flags, Name};
 use anyhow::Context;
 use clap::{ArgAction, Args as ClapArgs, Parser, ValueEnum};
 use pod_safety_devices::{AgentLocation, Devices};
@@ -28,11 +24,10 @@ use pod_safety_shared::clock::Env;
 use pod_safety_shared::controller_loop::Mode;
 use pod_safety_shared::lease::{BadTiming, LeaseConfig};
 use pod_safety_shared::metrics::Metrics;
-use pod_safety_shared::model::is_kubernetes_name;
+use pod_safety_shared::model::{BadName, parse_name};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use super::fence_agents::AgentArgs;
 use super::{duration, logging, memory, random};
 use crate::block_on;
 
@@ -73,95 +68,7 @@ pub struct Args {
     controllers: Vec<String>,
 
     #[command(flatten)]
-    pods: pods::PodArgs,
-
-    /// How long after its eviction a pod that is not terminating loses its condition DisruptionTarget
-    #[arg(
-        long,
-        value_name = "DURATION",
-        default_value = "2m",
-        value_parser = duration::parse,
-        allow_hyphen_values = true,
-        env = "POD_SAFETY_STALE_POD_DISRUPTION_TIMEOUT",
-        help_heading = "Disruption budgets"
-    )]
-    stale_pod_disruption_timeout: Duration,
-
-    #[command(flatten)]
-    nodes: nodes::NodeArgs,
-
-    /// Storage classes whose volumes are exclusive whatever their access modes say
-    #[arg(
-        long,
-        value_name = "LIST",
-        value_delimiter = ',',
-        env = "POD_SAFETY_EXCLUSIVE_STORAGE_CLASSES",
-        help_heading = "Volume guard"
-    )]
-    exclusive_storage_classes: Vec<String>,
-
-    /// CSI drivers whose volumes are exclusive whatever their access modes say
-    #[arg(
-        long,
-        value_name = "LIST",
-        value_delimiter = ',',
-        env = "POD_SAFETY_EXCLUSIVE_CSI_DRIVERS",
-        help_heading = "Volume guard"
-    )]
-    exclusive_csi_drivers: Vec<String>,
-
-    /// CSI drivers whose storage accepts writes only from attached nodes (cloud disks; not iSCSI, not NFS)
-    ///
-    /// Their volumes may be detached from an unreachable node, and are free once they are detached.
-    #[arg(
-        long,
-        value_name = "LIST",
-        value_delimiter = ',',
-        env = "POD_SAFETY_EXCLUSIVE_BACKENDS",
-        help_heading = "Volume guard"
-    )]
-    exclusive_backends: Vec<String>,
-
-    #[command(flatten)]
-    agents: AgentArgs,
-
-    /// The Unix socket of `pod-safety fence-agents`, which then runs all fence agents. Without it they run as children of
-    /// this process, and can read its ServiceAccount token
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["fence_agents_path", "allow_fence_dummy"], env = "POD_SAFETY_FENCE_AGENTS_SOCKET", help_heading = "Fencing")]
-    fence_agents_socket: Option<PathBuf>,
-
-    /// Namespaces in which FenceDevices and PodSafetyRemediations are watched. A user who may write one of them there
-    /// can switch machines off
-    #[arg(
-        long,
-        value_name = "LIST",
-        value_delimiter = ',',
-        default_value = "pod-safety",
-        env = "POD_SAFETY_FENCING_NAMESPACES",
-        help_heading = "Fencing"
-    )]
-    fencing_namespaces: Vec<String>,
-
-    /// How long incidents and evidence are kept after nothing depends on them any more. 0: indefinitely
-    #[arg(
-        long,
-        value_name = "DURATION",
-        default_value = "2160h",
-        value_parser = duration::history,
-        allow_hyphen_values = true,
-        env = "POD_SAFETY_FENCING_HISTORY",
-        help_heading = "Fencing"
-    )]
-    fencing_history: Duration,
-
-    /// How old an answer of a cloud's API may be. That an instance is stopped proves nothing before its boot, or the incident,
-    /// has been known for longer
-    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration::parse, env = "POD_SAFETY_FENCE_PROVIDER_BEHIND", help_heading = "Fencing")]
-    fence_provider_behind: Duration,
-
-    /// The node that this process runs on, which it never fences. In a pod: from spec.nodeName
-    #[arg(long, value_name = "NAME", env = "POD_SAFETY_NODE_NAME", help_heading = "Fencing")]
-    node_name: Option<String>,
+    flags: Flags,
 
     #[command(flatten)]
     election: ElectionArgs,
@@ -268,15 +175,8 @@ pub enum BadFlags {
     #[error("leader election cannot work")]
     Timing(#[source] BadTiming),
     /// A name that is not valid in the API.
-    #[error(
-        "invalid value {value:?} for '--{flag}': not a Kubernetes name; use lower-case letters, digits, '-' and '.'"
-    )]
-    Name {
-        /// The flag.
-        flag: &'static str,
-        /// The value.
-        value: String,
-    },
+    #[error(transparent)]
+    Name(#[from] BadName),
     /// `--otlp-endpoint`.
     #[error(transparent)]
     Traces(#[from] traces::BadEndpointFlag),
@@ -383,45 +283,21 @@ impl Args {
             carried: _,
             mode,
             controllers,
-            pods,
-            stale_pod_disruption_timeout,
-            nodes,
-            exclusive_storage_classes,
-            exclusive_csi_drivers,
-            exclusive_backends,
-            agents,
-            fence_agents_socket,
-            fencing_namespaces,
-            fencing_history,
-            fence_provider_behind,
-            node_name,
+            flags,
             election,
             admin,
             traces,
             log_format: _,
             log_level: _,
         } = self;
-        let pod_gc = pods.into_config()?;
         let mode = Mode::from(mode);
-        let here = || AgentLocation::Local(agents.into_options());
-        let agents = fence_agents_socket.map_or_else(here, AgentLocation::Socket);
+        let controllers = registry::parse_list(&controllers).map_err(BadFlags::Controllers)?;
+        let (settings, agents) = flags.into_settings(mode, &controllers)?;
         let config = Config {
-            controllers: registry::parse_list(&controllers).map_err(BadFlags::Controllers)?,
+            controllers,
             mode,
+            settings,
             lease: election.into_lease(identity)?,
-            disruption: disruption::Config { stale_pod_timeout: stale_pod_disruption_timeout },
-            node_lifecycle: nodes.into_config(mode),
-            volume_guard: volume_guard::Config {
-                quarantine: pod_gc.quarantine,
-                classes: kubernetes_names("exclusive-storage-classes", exclusive_storage_classes)?,
-                drivers: kubernetes_names("exclusive-csi-drivers", exclusive_csi_drivers)?,
-                backends: kubernetes_names("exclusive-backends", exclusive_backends)?,
-            },
-            pod_gc,
-            node_name: optional_name("node-name", node_name)?,
-            fencing_namespaces: kubernetes_names("fencing-namespaces", fencing_namespaces)?,
-            fencing_history: Some(fencing_history).filter(|kept| !kept.is_zero()),
-            provider_lag: fence_provider_behind,
             admin: Some(admin.into_listen()),
             traces: traces.into_endpoint()?,
             identity: identity.to_owned(),
@@ -443,8 +319,8 @@ impl ElectionArgs {
             leader_elect_resource_namespace,
         } = self;
         let lease = LeaseConfig {
-            namespace: kubernetes_name("leader-elect-resource-namespace", leader_elect_resource_namespace)?,
-            name: kubernetes_name("leader-elect-resource-name", leader_elect_resource_name)?,
+            namespace: parse_name("leader-elect-resource-namespace", leader_elect_resource_namespace)?,
+            name: parse_name("leader-elect-resource-name", leader_elect_resource_name)?,
             identity: identity.to_owned(),
             lease_duration: leader_elect_lease_duration,
             renew_deadline: leader_elect_renew_deadline,
@@ -453,22 +329,6 @@ impl ElectionArgs {
         lease.check().map_err(BadFlags::Timing)?;
         Ok(leader_elect.then_some(lease))
     }
-}
-
-/// The names in a list; an empty item is none.
-fn kubernetes_names(flag: &'static str, list: Vec<String>) -> Result<BTreeSet<String>, BadFlags> {
-    let named = list.into_iter().map(|name| name.trim().to_owned()).filter(|name| !name.is_empty());
-    named.map(|name| kubernetes_name(flag, name)).collect()
-}
-
-/// An empty value counts as not given, as for a variable that is set to nothing.
-fn optional_name(flag: &'static str, name: Option<String>) -> Result<Option<Arc<str>>, BadFlags> {
-    let name = name.filter(|name| !name.is_empty());
-    name.map(|name| kubernetes_name(flag, name).map(Arc::from)).transpose()
-}
-
-fn kubernetes_name(flag: &'static str, value: String) -> Result<String, BadFlags> {
-    if is_kubernetes_name(&value) { Ok(value) } else { Err(BadFlags::Name { flag, value }) }
 }
 
 fn address(text: &str) -> Result<SocketAddr, String> {

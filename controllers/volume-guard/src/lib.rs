@@ -38,6 +38,7 @@ mod config;
 mod context;
 mod decide;
 mod detach;
+mod flags;
 mod free;
 mod gate;
 mod holder_state;
@@ -48,6 +49,7 @@ mod uses;
 
 pub use config::Config;
 pub use decide::{Key, decide};
+pub use flags::Flags;
 pub use holds::{Decision, Doubt, Hold};
 pub use run::VolumeGuard;
 

@@ -18,6 +18,7 @@ pub use backoff::Backoff;
 pub use pod_safety_model::Mono;
 
 mod backoff;
+pub mod duration;
 
 /// A future that the [`Spawner`] runs.
 pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;

@@ -1,5 +1,6 @@
 //! Identities. An object is identified by its UID; a name only locates it.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -146,6 +147,42 @@ pub fn is_kubernetes_name(text: &str) -> bool {
         && text.bytes().all(legal)
         && !text.starts_with(['-', '.'])
         && !text.ends_with(['-', '.'])
+}
+
+/// The value of a flag is no name of an object.
+#[derive(Debug, thiserror::Error)]
+#[error("invalid value {value:?} for '--{flag}': not a Kubernetes name; use lower-case letters, digits, '-' and '.'")]
+pub struct BadName {
+    /// The flag.
+    pub flag: &'static str,
+    /// The value.
+    pub value: String,
+}
+
+/// Reads the name that a flag has.
+///
+/// # Errors
+/// It is no name.
+pub fn parse_name(flag: &'static str, value: String) -> Result<String, BadName> {
+    if is_kubernetes_name(&value) { Ok(value) } else { Err(BadName { flag, value }) }
+}
+
+/// Reads the names in a list; an empty item is none.
+///
+/// # Errors
+/// An item is no name.
+pub fn parse_names(flag: &'static str, list: Vec<String>) -> Result<BTreeSet<String>, BadName> {
+    let named = list.into_iter().map(|name| name.trim().to_owned()).filter(|name| !name.is_empty());
+    named.map(|name| parse_name(flag, name)).collect()
+}
+
+/// Reads a name that may be missing. An empty value counts as not given, as for a variable that is set to nothing.
+///
+/// # Errors
+/// It is no name.
+pub fn parse_optional_name(flag: &'static str, name: Option<String>) -> Result<Option<Arc<str>>, BadName> {
+    let name = name.filter(|name| !name.is_empty());
+    name.map(|name| parse_name(flag, name).map(Arc::from)).transpose()
 }
 
 /// A resourceVersion. Decimal and comparable since Kubernetes 1.35 (KEP-5504), and decimal in practice before; any

@@ -31,7 +31,9 @@ pub use eviction::{
 };
 pub use evidence::{FenceEvidenceKind, Grade};
 pub use grammar::is_or_are;
-pub use ids::{BadRv, BootId, PodKey, Rv, Uid, is_kubernetes_name};
+pub use ids::{
+    BadName, BadRv, BootId, PodKey, Rv, Uid, is_kubernetes_name, parse_name, parse_names, parse_optional_name,
+};
 pub use incarnation::Incarnation;
 pub use intern::Interner;
 pub use labels::{BadSelector, Labels, Requirement, Selector};

@@ -110,8 +110,8 @@ fn the_crate_diagram_equals_the_manifests() -> Result<()> {
     Ok(())
 }
 
-/// The crates of the product, each above those that it uses. An arrow that others imply is left out; so are dependencies of tests and
-/// optional features.
+/// The crates of the product, each above those that it uses, and the controllers in one box: crates of one shape. An arrow that others
+/// imply is left out; so are dependencies of tests and optional features.
 fn crate_diagram() -> Result<String> {
     let root = manifest("Cargo.toml")?;
     let folders = root["workspace"]["default-members"].as_array().context("default-members")?;
@@ -120,25 +120,34 @@ fn crate_diagram() -> Result<String> {
         folders.iter().map(|folder| manifest(Path::new(folder).join("Cargo.toml"))).collect::<Result<Vec<_>>>()?;
     let name = |manifest: &toml::Table| manifest["package"]["name"].as_str().unwrap_or_default().to_owned();
     let names: BTreeSet<String> = manifests.iter().map(name).collect();
-    let (mut boxes, mut uses) = (BTreeSet::new(), BTreeMap::new());
-    for (folder, manifest) in folders.iter().zip(&manifests) {
-        let name = name(manifest);
-        boxes.insert(format!("    {}[\"{name}<br>{folder}/\"]", box_id(&name)));
+    let used_by = |manifest: &toml::Table| -> Vec<String> {
         let used = manifest.get("dependencies").and_then(toml::Value::as_table);
         let optional = |how: &toml::Value| how.get("optional").and_then(toml::Value::as_bool) == Some(true);
         let used = used.into_iter().flatten().filter(|(used, how)| names.contains(*used) && !optional(how));
-        uses.insert(name, used.map(|(used, _)| used.clone()).collect::<BTreeSet<_>>());
+        used.map(|(used, _)| used.clone()).collect()
+    };
+    let controllers: BTreeSet<String> =
+        manifests.iter().filter(|one| used_by(one) == ["pod-safety-shared"]).map(name).collect();
+    let id = |name: &str| match name.strip_prefix("pod-safety-") {
+        Some(_) if controllers.contains(name) => "controller".to_owned(),
+        Some(other) => other.to_owned(),
+        None => "program".to_owned(),
+    };
+    let (mut boxes, mut uses) = (BTreeSet::new(), BTreeMap::<String, BTreeSet<String>>::new());
+    for (folder, manifest) in folders.iter().zip(&manifests) {
+        let name = name(manifest);
+        boxes.insert(match id(&name).as_str() {
+            "controller" => "    controller[\"each controller<br>controllers/NAME/\"]".to_owned(),
+            id => format!("    {id}[\"{name}<br>{folder}/\"]"),
+        });
+        uses.entry(id(&name)).or_default().extend(used_by(manifest).iter().map(|used| id(used)));
     }
     let arrows = uses.iter().flat_map(|(name, used)| {
         let direct = used.iter().filter(|one| !used.iter().any(|other| other != *one && reaches(&uses, other, one)));
-        direct.map(move |one| format!("    {} --> {}", box_id(name), box_id(one)))
+        direct.map(move |one| format!("    {name} --> {one}"))
     });
     let lines: Vec<String> = boxes.into_iter().chain(arrows).collect();
     Ok(format!("```mermaid\nflowchart TD\n{}\n```\n", lines.join("\n")))
-}
-
-fn box_id(name: &str) -> &str {
-    name.strip_prefix("pod-safety-").unwrap_or("program")
 }
 
 fn reaches(uses: &BTreeMap<String, BTreeSet<String>>, from: &str, to: &str) -> bool {

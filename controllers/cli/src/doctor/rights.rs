@@ -66,14 +66,14 @@ pub(super) fn required_rights(mode: Mode, controllers: &[Name]) -> Vec<AccessRig
     };
     let is_required = |role: &&Document| match role.metadata.annotations.get(NEEDED_FOR).map(String::as_str) {
         Some("replace") => mode == Mode::Replace && controllers.contains(&Name::Disruption),
-        Some("fencing") => controllers.contains(&Name::Fencing),
         // Without it, traces lack the force deletes of the last leader; nothing else is affected.
         Some("tracing") => false,
-        Some("volume-guard") => controllers.contains(&Name::VolumeGuard),
-        Some("eviction") => controllers.contains(&Name::Eviction),
         // The installation decides about the namespace of devices and their Secrets, and the Lease may have another
         // name.
-        Some(_) | None => true,
+        needed_for => {
+            let named = Name::ALL.iter().find(|name| Some(name.as_str()) == needed_for);
+            named.is_none_or(|name| controllers.contains(name))
+        }
     };
     let mut rights = BTreeSet::new();
     for role in

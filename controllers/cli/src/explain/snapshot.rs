@@ -360,7 +360,7 @@ async fn read_running(session: &Session, wall: Timestamp, refused: &mut Vec<Stri
         pods.first().and_then(account).unwrap_or_else(|| "system:serviceaccount:pod-safety:pod-safety".to_owned());
     let mut controllers = config.as_ref().map_or(Vec::new(), |config| config.controllers.clone());
     let has_flags = running.mode.is_some();
-    let fenced_from = config.as_ref().filter(|_| has_flags).map(|config| config.fencing_namespaces.clone());
+    let fenced_from = config.as_ref().filter(|_| has_flags).map(|config| config.settings.fencing_namespaces.clone());
     // A leader without a pod has its settings in its Lease.
     if let Some(leader) = held.as_ref().filter(|_| !has_flags).and_then(LeaderSettings::from_lease) {
         running.mode = Some(leader.mode);
@@ -369,8 +369,8 @@ async fn read_running(session: &Session, wall: Timestamp, refused: &mut Vec<Stri
     running.without_fencing = !controllers.is_empty() && !controllers.contains(&Name::Fencing);
     let settings = config.map_or_else(Settings::default, |config| Settings {
         mode: running.mode.unwrap_or(config.mode),
-        pod_gc: config.pod_gc,
-        node_lifecycle: config.node_lifecycle,
+        pod_gc: config.settings.pod_gc,
+        node_lifecycle: config.settings.node_lifecycle,
     });
     OwnProcesses { settings, running, controllers, fenced_from, account, pods, lease: held }
 }
@@ -481,8 +481,8 @@ mod tests {
                 { "name": "POD_SAFETY_NODE_NAME", "valueFrom": {} }] }] } });
         let config = run::parse_config(&arguments(&pod).unwrap()).unwrap();
         assert_eq!(config.mode.name(), "replace");
-        assert_eq!(config.pod_gc.quarantine.as_secs(), 7);
-        assert!(config.pod_gc.trust_out_of_service_taint);
+        assert_eq!(config.settings.pod_gc.quarantine.as_secs(), 7);
+        assert!(config.settings.pod_gc.trust_out_of_service_taint);
     }
 
     #[test]

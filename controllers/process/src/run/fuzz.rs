@@ -2,6 +2,7 @@
 
 use clap::CommandFactory as _;
 use pod_safety_fuzz::fuzz;
+use pod_safety_shared::model::is_kubernetes_name;
 
 use super::*;
 
@@ -57,12 +58,12 @@ fn flags_of_any_form_are_refused_or_give_settings_that_can_work() {
             assert!(lease_duration > renew_deadline && renew_deadline > retry_period, "{arguments:?}: {lease:?}");
             assert!(is_kubernetes_name(&lease.name) && is_kubernetes_name(&lease.namespace), "{lease:?}");
         }
-        let nodes = &config.node_lifecycle;
+        let nodes = &config.settings.node_lifecycle;
         for rate in [nodes.rates.normal, nodes.rates.disrupted] {
             assert!((0.0..=1000.0).contains(&rate), "{arguments:?}: {rate}");
         }
         assert!(nodes.rates.unhealthy > 0.0 && nodes.rates.unhealthy <= 1.0, "{arguments:?}");
-        assert!(config.fencing_namespaces.iter().all(|name| is_kubernetes_name(name)), "{arguments:?}");
+        assert!(config.settings.fencing_namespaces.iter().all(|name| is_kubernetes_name(name)), "{arguments:?}");
         let twice =
             registry::parse_list(&config.controllers.iter().map(|name| name.as_str().to_owned()).collect::<Vec<_>>());
         assert_eq!(twice.unwrap(), config.controllers, "{arguments:?}");

@@ -39,7 +39,7 @@ fn the_node_of_a_bound_pod_becomes_the_holder() {
         fixture.node("a", |node| node["status"]["nodeInfo"] = json!(null));
     });
     taken("two nodes may write: none becomes the holder", "VolumeOnSeveralNodes", |fixture| {
-        ["a", "b"].map(|node| fixture.attachment("v", node, true));
+        ["a", "b"].into_iter().for_each(|node| fixture.attachment("v", node, true));
     });
 }
 

@@ -6,10 +6,9 @@ use std::process::Command;
 
 use pod_safety_control_plane::binary;
 use pod_safety_locks::{installed, repository};
-use pod_safety_process::{disruption, eviction, fencing, node_lifecycle, pod_gc, taint_eviction, volume_guard};
+use pod_safety_process::registry::Name;
 use pod_safety_shared::api::Phase;
 use pod_safety_shared::authority::{Step, VerifyError};
-use pod_safety_shared::controller_loop::HoldReason as _;
 use pod_safety_shared::metrics::EVIDENCE_NAMES;
 use serde_json::Value;
 
@@ -209,16 +208,7 @@ fn values(expr: &str, label: &str) -> Vec<String> {
 }
 
 fn every_hold() -> Vec<&'static str> {
-    [
-        pod_gc::Hold::reason_names(),
-        disruption::Hold::reason_names(),
-        taint_eviction::Hold::reason_names(),
-        node_lifecycle::Hold::reason_names(),
-        fencing::Hold::reason_names(),
-        volume_guard::Hold::reason_names(),
-        eviction::Hold::reason_names(),
-    ]
-    .concat()
+    Name::ALL.iter().flat_map(|name| name.hold_reasons()).collect()
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use pod_safety_control_plane::{binary, chart, compare_golden, helm, kube_score, manifests, tool};
+use pod_safety_process::registry::Name;
 use serde_json::{Value, json};
 
 /// So that the result does not depend on the version of helm's libraries.
@@ -314,7 +315,9 @@ const LEFT: [&str; 18] = [
 #[tokio::test]
 async fn each_flag_has_a_chart_value_with_the_default_of_the_binary() {
     let flags = flags().await;
-    let pod_safety = arguments(&render(&chart(), &[]).await);
+    let chart_has = |name: &Name| format!("--set=controllers.{}.enabled=true", <&str>::from(*name));
+    let enabled: Vec<String> = Name::ALL.iter().map(chart_has).collect();
+    let pod_safety = arguments(&render(&chart(), &enabled.iter().map(String::as_str).collect::<Vec<_>>()).await);
     let without: Vec<_> =
         flags.keys().filter(|flag| !pod_safety.contains_key(*flag) && !LEFT.contains(&flag.as_str())).collect();
     assert!(without.is_empty(), "no value of the chart sets {without:?}");
@@ -322,7 +325,7 @@ async fn each_flag_has_a_chart_value_with_the_default_of_the_binary() {
         let default = flags.get(flag).unwrap_or_else(|| panic!("the binary does not know {flag}"));
         let default = default.as_deref().unwrap_or_default();
         match flag.as_str() {
-            "--controllers" => the_chart_lists_all_controllers(value).await,
+            "--controllers" => assert_eq!(*value, list_names(|_| true)),
             // Agents run beside the token of the controllers only if an operator starts them manually, never in the chart.
             "--fence-agents-path" => assert_eq!(value, "", "{flag}"),
             _ => assert_eq!(value, default, "{flag}"),
@@ -330,24 +333,16 @@ async fn each_flag_has_a_chart_value_with_the_default_of_the_binary() {
     }
 }
 
-async fn the_chart_lists_all_controllers(value: &str) {
-    let wrong =
-        std::process::Command::new(binary().await.unwrap()).args(["run", "--controllers=nosuch"]).output().unwrap();
-    let stderr = String::from_utf8(wrong.stderr).unwrap();
-    let list = stderr.split("known controllers: ").nth(1).unwrap().split(';').next().unwrap();
-    // The names of pod-safety come first, each with that of kube-controller-manager in brackets.
-    let known: Vec<&str> = list
-        .split(')')
-        .flat_map(|one| one.split(" (or").next())
-        .flat_map(|names| names.split(", "))
-        .map(str::trim)
-        .filter(|name| !name.is_empty())
-        .collect();
-    // Disabled by default, as in the binary.
-    const OFF: [&str; 2] = ["volume-guard", "eviction"];
-    let by_default: Vec<&str> = known.iter().copied().filter(|name| !OFF.contains(name)).collect();
-    assert!(by_default.len() + OFF.len() == known.len(), "{known:?}");
-    assert_eq!(value.split(',').collect::<Vec<_>>(), by_default, "a controller without a value in the chart");
+/// The names of some controllers, as `--controllers` takes them.
+fn list_names(is_listed: impl Fn(Name) -> bool) -> String {
+    let listed = Name::ALL.iter().copied().filter(|name| is_listed(*name));
+    listed.map(Name::as_str).collect::<Vec<_>>().join(",")
+}
+
+#[tokio::test]
+async fn the_chart_starts_the_controllers_that_the_binary_has_on_by_default() {
+    let pod_safety = arguments(&render(&chart(), &[]).await);
+    assert_eq!(pod_safety["--controllers"], list_names(Name::is_on_by_default));
 }
 
 /// Without the fields that helm adds.

@@ -12,11 +12,17 @@ const SECOND: SignedDuration = SignedDuration::from_secs(1);
 const LONGEST_HISTORY: SignedDuration = SignedDuration::from_hours(87_600);
 
 /// Parses a duration from one millisecond to 24 hours.
+///
+/// # Errors
+/// What is wrong with it, and what is allowed.
 pub fn parse(text: &str) -> Result<Duration, String> {
     parse_within(text, MILLISECOND, DAY, "allowed is 1ms to 24h, written such as 40s, 1m30s or 500ms")
 }
 
 /// Parses a retention time: zero, or one second to ten years.
+///
+/// # Errors
+/// What is wrong with it, and what is allowed.
 pub fn history(text: &str) -> Result<Duration, String> {
     match text {
         "0" | "0s" | "0h" => Ok(Duration::ZERO),

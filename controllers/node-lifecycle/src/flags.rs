@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
-use crate::node_lifecycle::{Config, Rates};
-use clap::Args as ClapArgs;
+use clap::Args;
+use pod_safety_shared::clock::duration;
 use pod_safety_shared::controller_loop::Mode;
 
-use crate::duration;
+use super::{Config, Rates};
 
-#[derive(Debug, ClapArgs)]
+/// The flags of lost nodes.
+#[derive(Debug, Args)]
 #[command(next_help_heading = "Node lifecycle")]
-pub(super) struct NodeArgs {
+#[group(skip)]
+pub struct Flags {
     /// How long a kubelet may not report before the conditions of its node become Unknown
     #[arg(long, value_name = "DURATION", default_value = "50s", value_parser = duration::parse, allow_hyphen_values = true, env = "POD_SAFETY_NODE_MONITOR_GRACE_PERIOD")]
     node_monitor_grace_period: Duration,
@@ -68,8 +70,10 @@ pub(super) struct NodeArgs {
     unhealthy_zone_threshold: f32,
 }
 
-impl NodeArgs {
-    pub(super) fn into_config(self, mode: Mode) -> Config {
+impl Flags {
+    /// The settings in this mode.
+    #[must_use]
+    pub fn into_config(self, mode: Mode) -> Config {
         let Self {
             node_monitor_grace_period,
             node_startup_grace_period,
@@ -134,7 +138,7 @@ mod tests {
     #[derive(Debug, Parser)]
     struct Alone {
         #[command(flatten)]
-        nodes: NodeArgs,
+        nodes: Flags,
     }
 
     fn read(args: &[&str]) -> Result<Config, String> {

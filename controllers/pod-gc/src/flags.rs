@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
-use crate::pod_gc::Config;
-use clap::{ArgAction, Args as ClapArgs};
+use clap::{ArgAction, Args};
+use pod_safety_shared::clock::duration;
+use pod_safety_shared::model::{BadName, parse_optional_name};
 
-use super::{BadFlags, optional_name};
-use crate::duration;
+use super::Config;
 
-#[derive(Debug, ClapArgs)]
+/// The flags of pod garbage collection.
+#[derive(Debug, Args)]
 #[command(next_help_heading = "Pod garbage collection")]
-pub(super) struct PodArgs {
+#[group(skip)]
+pub struct Flags {
     /// Terminated pods above this number are collected, evicted ones first, then the oldest. 0 or less: never
     #[arg(
         long,
@@ -51,43 +53,23 @@ pub(super) struct PodArgs {
     agent_reports_from: Option<String>,
 }
 
-impl PodArgs {
-    pub(super) fn into_config(self) -> Result<Config, BadFlags> {
+impl Flags {
+    /// The settings.
+    ///
+    /// # Errors
+    /// A name that the API does not accept.
+    pub fn into_config(self) -> Result<Config, BadName> {
         let Self { terminated_pod_gc_threshold, pod_gc_quarantine, trust_out_of_service_taint, agent_reports_from } =
             self;
         Ok(Config {
             terminated_threshold: usize::try_from(terminated_pod_gc_threshold).ok().filter(|&threshold| threshold > 0),
             quarantine: pod_gc_quarantine,
             trust_out_of_service_taint,
-            agent_reports: optional_name("agent-reports-from", agent_reports_from)?,
+            agent_reports: parse_optional_name("agent-reports-from", agent_reports_from)?,
         })
     }
 }
 
 fn threshold(text: &str) -> Result<i32, String> {
     text.parse().map_err(|_not_one| format!("not a count; allowed is {} to {}", i32::MIN, i32::MAX))
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::run::parse_config;
-
-    #[test]
-    fn each_flag_sets_its_own_setting_and_zero_means_indefinitely_or_never() {
-        for (flags, hours, threshold) in
-            [("", Some(2_160), Some(12_500)), ("--fencing-history=0 --terminated-pod-gc-threshold=0", None, None)]
-        {
-            let config = parse_config(&flags.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).unwrap();
-            let kept = config.fencing_history.map(|kept| kept.as_secs() / 3_600);
-            assert_eq!((kept, config.pod_gc.terminated_threshold), (hours, threshold), "{flags}");
-        }
-        let flags = "--leader-elect-lease-duration=31s --leader-elect-renew-deadline=21s --pod-gc-quarantine=41s \
-            --leader-elect-retry-period=11s --stale-pod-disruption-timeout=51s --fence-provider-behind=61s";
-        let config = parse_config(&flags.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).unwrap();
-        let lease = config.lease.unwrap();
-        let spans = [lease.lease_duration, lease.renew_deadline, lease.retry_period, config.pod_gc.quarantine];
-        assert_eq!(spans.map(|span| span.as_secs()), [31, 21, 11, 41]);
-        let spans = [config.volume_guard.quarantine, config.disruption.stale_pod_timeout, config.provider_lag];
-        assert_eq!(spans.map(|span| span.as_secs()), [41, 51, 61]);
-    }
 }
