@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use anyhow::Context as _;
+use pod_safety_print::drains::describe_withdrawn;
 use pod_safety_shared::api::Recovery;
 use pod_safety_shared::authority::operator_requests::{
     self, DRAIN_IN_PROGRESS, DRAINED, Examined, MAINTENANCE_IN_PROGRESS, OperatorError,
@@ -39,9 +41,24 @@ pub(super) async fn finish(work: &Maintenance) -> anyhow::Result<Exit> {
     const OVER: &str = "MaintenanceCompleted";
     let over = [MAINTENANCE_IN_PROGRESS, DRAINED, DRAIN_IN_PROGRESS].map(|kind| (kind, false, OVER));
     work.set_conditions(&examined.node, &over).await?;
+    withdraw_requests(work).await?;
     uncordon(&session.connection, node, &examined.node.uid, session.env.now() + READ_TIMEOUT).await?;
     print(&format!("node/{node} is back in service: Ready and uncordoned\n"))?;
     Ok(Exit::Fine)
+}
+
+/// The requests of a drain that did not finish would evict pods of a node that is back in service.
+async fn withdraw_requests(work: &Maintenance) -> anyhow::Result<()> {
+    let (session, node) = (&work.session, &work.args.node);
+    let done = match pod_safety_drain::withdraw(&session.connection, &session.env, node).await {
+        // A user without the right has sent none.
+        Err(error) if error.code() == Some(403) => return Ok(()),
+        done => done.with_context(|| format!("withdrawing the requests for node {node}"))?,
+    };
+    if !done.pods.is_empty() {
+        print(&format!("node/{node} {}\n", describe_withdrawn(&done)))?;
+    }
+    Ok(())
 }
 
 async fn print_power_on_owner(work: &Maintenance, examined: &Examined) -> anyhow::Result<()> {

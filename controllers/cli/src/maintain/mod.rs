@@ -138,6 +138,7 @@ mod tests {
     use std::sync::Arc;
 
     use clap::Parser as _;
+    use parking_lot::Mutex;
     use pod_safety_shared::testing::AnswerFn;
     use serde_json::json;
 
@@ -154,6 +155,32 @@ mod tests {
             let (ended, text) = run_command(line, &server(all, "v1".to_owned(), false));
             assert_eq!(ended, code, "{keep_off} {phase}: {text}");
         }
+    }
+
+    /// They evicted pods hours after the node was back in service.
+    #[test]
+    fn bug_requests_of_an_unfinished_drain_outlived_the_maintenance() {
+        let mut all = objects();
+        let request = &mut all.get_mut("/apis/lifecycle.k8s.io/v1alpha1/evictionrequests").unwrap()[0];
+        request["status"] = json!({});
+        let node = &mut all.get_mut("/api/v1/nodes").unwrap()[0];
+        node["spec"]["unschedulable"] = json!(true);
+        let writes = Arc::new(Mutex::new(Vec::new()));
+        let (answer, log) = (server(all, "v1".to_owned(), false), Arc::clone(&writes));
+        let answer: Arc<AnswerFn> = Arc::new(move |method, path, body| {
+            if method != "GET" {
+                log.lock().push(format!("{method} {}", path.rsplit('/').next().unwrap_or_default()));
+            }
+            answer(method, path, body)
+        });
+        let (code, text) = run_command("maintain worker-a1 --reason r --finish", &answer);
+        assert!(
+            code == 0 && text.contains("1 EvictionRequest withdrawn and deleted: shop/orders-0\n"),
+            "{code}: {text}"
+        );
+        let name = "pod-safety-drain-uid-orders-0";
+        let expected = [format!("PATCH {name}"), format!("DELETE {name}"), "PATCH worker-a1".to_owned()];
+        assert!(writes.lock().ends_with(&expected), "{:?}", writes.lock());
     }
 
     #[test]
