@@ -123,7 +123,7 @@ pub(crate) fn select_context(
         }
     }
     let current = || files.iter().find_map(|file| text_field(&file.document, "current-context"));
-    let Some(name) = requested.or_else(current).filter(|name| !name.is_empty()) else {
+    let Some(name) = requested.filter(|name| !name.is_empty()).or_else(current) else {
         return Err(unfit(format!("it has no current-context; give --context{}", list_contexts(files))));
     };
     let Some(context) = find_entry(files, "contexts", "context", name) else {
