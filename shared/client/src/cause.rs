@@ -54,6 +54,9 @@ fn explain_text(text: &str) -> String {
         Some((_, why)) => {
             format!("no address is known for this name ({why}); check server of the kubeconfig, and the name server")
         }
+        None if text.contains("without sending TLS close_notify") => {
+            "the API server, or a proxy before it, ended the connection in the middle".to_owned()
+        }
         None => text.to_owned(),
     }
 }

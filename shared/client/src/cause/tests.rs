@@ -51,7 +51,7 @@ fn is_for_people(text: &str) {
 
 #[test]
 fn bug_connection_errors_showed_type_names_and_no_address() {
-    let rows: [(kube::Error, &str); 14] = [
+    let rows: [(kube::Error, &str); 15] = [
         (service(refused()), "the connection to https://127.0.0.1:16999 (context prod) broke: connection refused"),
         (service(io::Error::from(io::ErrorKind::TimedOut)), "broke: timed out"),
         (
@@ -71,6 +71,10 @@ fn bug_connection_errors_showed_type_names_and_no_address() {
         (service(rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType)), "does not speak TLS"),
         (service(rustls::Error::AlertReceived(AlertDescription::HandshakeFailure)), "the curve P-521"),
         (service(other("CaUsedAsEndEntity")), "CA:TRUE"),
+        (
+            service(Named("peer closed connection without sending TLS close_notify: https://docs.rs/rustls")),
+            "broke: the API server, or a proxy before it, ended the connection in the middle",
+        ),
         (
             kube::Error::Service(Box::new(LoginError("the login command aws failed".to_owned()))),
             "logging in to https://127.0.0.1:16999 (context prod): the login command aws failed",
