@@ -276,9 +276,7 @@ impl Connection {
                 // A client that may not read the version has reached the server, and gets its time.
                 (Ok(whole), None) => whole,
                 (Ok(whole), Some(refused)) if refused.code != http::StatusCode::UNAUTHORIZED => whole,
-                (_, Some(RefusalHead { code, retry_after })) => {
-                    return Err(ApiError::from_status(code, retry_after, encoding, body));
-                }
+                (_, Some(refused)) => return Err(ApiError::from_status(refused, encoding, body)),
                 (Err(error), None) => return Err(ApiError::Undecodable(error)),
             };
             let version = whole["gitVersion"].as_str().unwrap_or_default().to_owned();
@@ -364,18 +362,23 @@ struct Answer {
 }
 
 /// The head of a refusal.
-struct RefusalHead {
+#[derive(Default)]
+pub(crate) struct RefusalHead {
     code: http::StatusCode,
     /// The header `Retry-After`, which an overloaded API server sends with a plain text.
     retry_after: Option<Duration>,
+    /// The header `Location` without its query, which may hold secrets.
+    location: Option<String>,
 }
 
 impl RefusalHead {
     fn from_response(response: &Response<Body>) -> Option<Self> {
-        let header = response.headers().get(http::header::RETRY_AFTER).and_then(|value| value.to_str().ok());
-        let seconds = header.and_then(|text| text.trim().parse().ok()).filter(|&seconds| seconds > 0);
+        let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
+        let seconds = header(http::header::RETRY_AFTER).and_then(|text| text.trim().parse().ok());
+        let retry_after = seconds.filter(|&seconds| seconds > 0).map(Duration::from_secs);
+        let location = header(http::header::LOCATION).and_then(|url| url.split('?').next()).map(str::to_owned);
         let code = response.status();
-        (!code.is_success()).then_some(Self { code, retry_after: seconds.map(Duration::from_secs) })
+        (!code.is_success()).then_some(Self { code, retry_after, location })
     }
 }
 
@@ -399,7 +402,7 @@ async fn collect(body: Body) -> Result<Bytes, ApiError> {
 
 async fn read_refusal(refused: RefusalHead, encoding: Encoding, body: Body) -> ApiError {
     let bytes = collect(body).await.unwrap_or_default();
-    ApiError::from_status(refused.code, refused.retry_after, encoding, bytes)
+    ApiError::from_status(refused, encoding, bytes)
 }
 
 /// An error with its causes in one line, without repetitions.

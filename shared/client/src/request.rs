@@ -9,8 +9,8 @@ use kube::client::Body;
 
 use pod_safety_proof::{self as proof, GuardRefusal, Permit, Verb};
 
-use super::Target;
 use super::cause::{explain, in_words, is_login, of_answer};
+use super::{RefusalHead, Target};
 use pod_safety_clock::Mono;
 use pod_safety_wire::{Encoding, PROTOBUF_FIRST, Raw, Status, WireError};
 
@@ -238,17 +238,13 @@ impl ApiError {
         Self::Transport { said: message }
     }
 
-    pub(crate) fn from_status(
-        code: http::StatusCode,
-        header: Option<Duration>,
-        encoding: Encoding,
-        body: Bytes,
-    ) -> Self {
+    pub(crate) fn from_status(head: RefusalHead, encoding: Encoding, body: Bytes) -> Self {
         let status: Option<Status> = Raw::from_body(encoding, body.clone()).ok().and_then(|raw| raw.decode().ok());
         let status = status.unwrap_or_default();
         let details = status.details.unwrap_or_default();
         let plain = || String::from_utf8_lossy(body.get(..200.min(body.len())).unwrap_or_default()).trim().to_owned();
-        let mut message = status.message.unwrap_or_else(plain);
+        let redirect = head.location.map(|to| format!("it redirects to {to}; check server of the kubeconfig"));
+        let mut message = status.message.or(redirect).unwrap_or_else(plain);
         let causes: Vec<String> = details.causes.into_iter().filter_map(|cause| cause.message).collect();
         for cause in causes.iter().map(|cause| cause.trim()) {
             // Many messages contain their causes already.
@@ -260,11 +256,11 @@ impl ApiError {
         }
         let seconds = details.retry_after_seconds.and_then(|seconds| u64::try_from(seconds).ok());
         Self::Refused {
-            code: code.as_u16(),
+            code: head.code.as_u16(),
             reason: status.reason.unwrap_or_default(),
             message,
             causes,
-            retry_after: seconds.filter(|&seconds| seconds > 0).map(Duration::from_secs).max(header),
+            retry_after: seconds.filter(|&seconds| seconds > 0).map(Duration::from_secs).max(head.retry_after),
         }
     }
 

@@ -102,6 +102,12 @@ async fn a_refusal_shows_the_message_of_the_api_server() {
         failure(|| Answer::plain(502, "bad gateway\n")).await.to_string(),
         "the API server answered 502: bad gateway"
     );
+    let redirect = Response::builder().status(302).header("Location", "https://login.example.com/a?state=secret");
+    let head = RefusalHead::from_response(&redirect.body(Body::empty()).unwrap()).unwrap();
+    assert_eq!(
+        ApiError::from_status(head, Encoding::Json, Bytes::new()).to_string(),
+        "the API server answered 302: it redirects to https://login.example.com/a; check server of the kubeconfig"
+    );
     let broken = failure(Answer::broken).await.to_string();
     assert!(broken.starts_with("the connection to the API server broke: "), "{broken}");
 }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use pod_safety_fuzz::{Draw, fuzz};
 use serde_json::json;
 
-use crate::ApiError;
+use crate::{ApiError, RefusalHead};
 use pod_safety_wire::Encoding;
 
 const CODES: &[u16] = &[400, 401, 403, 404, 409, 410, 422, 429, 500, 502, 503, 504];
@@ -48,7 +48,11 @@ fn refusals_show_each_word_once() {
                 .to_string()
         };
         let status = http::StatusCode::from_u16(code).unwrap();
-        let error = ApiError::from_status(status, None, Encoding::Json, Bytes::from(body));
+        let error = ApiError::from_status(
+            RefusalHead { code: status, ..RefusalHead::default() },
+            Encoding::Json,
+            Bytes::from(body),
+        );
         let line = crate::error_chain(&error);
         let shown = line.strip_prefix("the API server answered ").unwrap();
         assert!(shown.starts_with(&code.to_string()) && !line.contains('\n') && !line.contains(" : "), "{line}");
