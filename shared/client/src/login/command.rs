@@ -1,14 +1,18 @@
 //! A login command (`exec` of a kubeconfig): its input and its output.
 
 use std::fmt;
-use std::io::IsTerminal as _;
+use std::io::{IsTerminal as _, Write};
+use std::pin::pin;
 use std::process::{Output, Stdio};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use futures::FutureExt as _;
+use futures::future::{Either, select};
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
 use zeroize::{Zeroize as _, Zeroizing};
 
@@ -81,7 +85,7 @@ impl Exec {
         // The user sees its output while it waits for input.
         command.stdin(if is_interactive { Stdio::inherit() } else { Stdio::null() });
         command.stderr(if is_interactive { Stdio::inherit() } else { Stdio::piped() });
-        let mut out = command.output().await.map_err(|error| self.did_not_start(&error))?;
+        let mut out = output(command, &mut std::io::stderr()).await.map_err(|error| self.did_not_start(&error))?;
         let output = self.read(&out, is_interactive);
         out.stdout.zeroize();
         output
@@ -141,6 +145,29 @@ impl Exec {
     }
 }
 
+/// Runs a command to its end. What it writes to stderr is shown at once, as by kubectl: it may be a code to type into a
+/// browser. A process that it leaves behind, such as that browser, may keep stderr open.
+async fn output(mut command: Command, shown: &mut (impl Write + Send)) -> std::io::Result<Output> {
+    let mut child = command.spawn()?;
+    let (errors, mut written) = (child.stderr.take(), Vec::new());
+    let show = async {
+        let Some(mut errors) = errors else { return };
+        while let Ok(count @ 1..) = errors.read_buf(&mut written).await {
+            // If it cannot be shown, the command still logs in.
+            drop(shown.write_all(&written[written.len() - count..]));
+        }
+    };
+    let mut out = match select(pin!(child.wait_with_output()), pin!(show)).await {
+        Either::Left((out, show)) => {
+            show.now_or_never();
+            out?
+        }
+        Either::Right(((), out)) => out.await?,
+    };
+    out.stderr = written;
+    Ok(out)
+}
+
 /// The cluster information in the format of `client.authentication.k8s.io`.
 fn cluster_info(cluster: &Cluster) -> Value {
     let mut info = json!({ "server": cluster.server });
@@ -159,4 +186,23 @@ fn cluster_info(cluster: &Cluster) -> Value {
         info["config"] = config.clone();
     }
     info
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// The code of a login by browser was not shown, and the open browser was waited for.
+    #[tokio::test]
+    async fn bug_a_login_by_browser_did_not_end() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo enter AB-12 >&2; sleep 20 > /dev/null & echo token"]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut shown = Vec::new();
+        let out = tokio::time::timeout(Duration::from_secs(15), output(command, &mut shown)).await.unwrap().unwrap();
+        assert_eq!((&*shown, &*out.stdout), (&b"enter AB-12\n"[..], &b"token\n"[..]));
+        assert_eq!(out.stderr, shown);
+    }
 }
