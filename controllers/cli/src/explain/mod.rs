@@ -133,7 +133,8 @@ fn place(text: &str) -> Result<String, String> {
 
 impl SubjectKind {
     fn from_alias(kind: &str) -> Option<Self> {
-        Some(match kind {
+        // kubectl takes kinds in any case, and Events write `StatefulSet/db`.
+        Some(match &*kind.to_ascii_lowercase() {
             "pod" | "pods" | "po" => Self::Pod,
             "node" | "nodes" | "no" => Self::Node,
             "statefulset" | "statefulsets" | "sts" => Self::Set,

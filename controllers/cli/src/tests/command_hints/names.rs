@@ -35,6 +35,10 @@ fn bug_an_unknown_name_got_no_suggestion() {
             "there is no pod orders-1 in namespace shpo, because there is no namespace shpo; did you mean shop? Namespace shop has a pod orders-1",
         ),
         ("explain pod orders-1 -n old", "did you mean the one in namespace shop?"),
+        (
+            "explain StatefulSet/ordres -n shop",
+            "there is no StatefulSet ordres in namespace shop: did you mean orders?",
+        ),
         ("explain sts ordres -n shop", "there is no StatefulSet ordres in namespace shop: did you mean orders?"),
         ("explain pdb order -n shop", "there is no PodDisruptionBudget order in namespace shop: did you mean orders?"),
         ("explain ns shpo", "there is no namespace shpo: did you mean shop?"),
