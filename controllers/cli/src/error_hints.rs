@@ -117,6 +117,14 @@ impl fmt::Display for NotFound {
 
 impl std::error::Error for NotFound {}
 
+/// Refuses a mistyped namespace: it would have no troubles.
+pub(crate) async fn check_namespace(session: &Session, namespace: &str) -> anyhow::Result<()> {
+    match session.get_raw(&format!("/api/v1/namespaces/{namespace}")).await {
+        Err(error) if error.is_not_found() => Err(NotFound::new(ResourceKind::Namespace, None, namespace).into()),
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
 /// The same error with a hint, if there is one.
 pub(crate) async fn add_hint(session: &Session, command: &str, error: Error) -> Error {
     if let Some(not_there) = NotFound::from_error(&error) {

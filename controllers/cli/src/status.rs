@@ -1,6 +1,5 @@
 //! `pod-safety status`: the whole cluster on one screen. Reads only.
 
-use anyhow::bail;
 use clap::Args as ClapArgs;
 use pod_safety_explain::{Overall, Overview, Running};
 use pod_safety_print::Paint;
@@ -9,7 +8,7 @@ use pod_safety_shared::client::Target;
 use serde::Serialize;
 
 use super::cluster::{ConnectArgs, PrintArgs, Session, with_header};
-use super::error_hints::{NotFound, ResourceKind};
+use super::error_hints::check_namespace;
 use super::explain::{ClusterSnapshot, evictions};
 use super::watch::{Rendered, WatchArgs};
 use super::{API_VERSION, Exit, pluralize};
@@ -105,11 +104,7 @@ impl StatusReport {
         snapshot.read_pauses(session, None).await;
         let mut overview = snapshot.with_context(Overview::from_context);
         if let Some(namespace) = namespace {
-            // A mistyped namespace would have no troubles.
-            let path = format!("/api/v1/namespaces/{namespace}");
-            if session.get_raw(&path).await.is_err_and(|error| error.is_not_found()) {
-                bail!(NotFound::new(ResourceKind::Namespace, None, namespace));
-            }
+            check_namespace(session, namespace).await?;
             overview = snapshot.with_context(|ctx| overview.only_in(namespace, ctx));
         }
         overview.missing = snapshot.missing();

@@ -9,7 +9,7 @@ use pod_safety_shared::model::{Budget, Kind};
 use super::Args;
 use crate::Exit;
 use crate::cluster::{PrintArgs, SelectedObjects, Session};
-use crate::error_hints::{NotFound, ResourceKind};
+use crate::error_hints::{NotFound, ResourceKind, check_namespace};
 use crate::watch::Rendered;
 
 /// The kinds that an explanation of PodDisruptionBudgets reads.
@@ -21,6 +21,9 @@ pub(super) async fn explain_pdb(session: &Session, args: Args, name: Option<Stri
     let Args { selector, print, cluster, watch, .. } = args;
     let own = || session.connection.default_namespace().to_owned();
     let namespace = cluster.namespace.or_else(|| name.is_some().then(own));
+    if let (None, Some(namespace)) = (&name, &namespace) {
+        check_namespace(session, namespace).await?;
+    }
     let render_once = async || {
         let selected = session.select_by_labels(Kind::Budgets, selector.as_deref()).await?;
         read_budgets(session, namespace.as_deref(), name.as_deref(), selected.as_ref(), &print).await

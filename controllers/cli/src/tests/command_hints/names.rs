@@ -42,6 +42,7 @@ fn bug_an_unknown_name_got_no_suggestion() {
         ("explain sts ordres -n shop", "there is no StatefulSet ordres in namespace shop: did you mean orders?"),
         ("explain pdb order -n shop", "there is no PodDisruptionBudget order in namespace shop: did you mean orders?"),
         ("explain ns shpo", "there is no namespace shpo: did you mean shop?"),
+        ("explain pdb -n shpo", "there is no namespace shpo: did you mean shop?"),
         ("status -n shpo", "there is no namespace shpo: did you mean shop?"),
         ("explain pvc daat-0 -n shop", "did you mean data-0?"),
         (
