@@ -14,6 +14,8 @@ use super::rights;
 /// How many names are read to find the one that was meant.
 const MAX_NAMES: usize = 5_000;
 
+const NO_API_SERVER: &str = "no API server is at this address: check the path of server in the kubeconfig";
+
 /// A kind that can be named on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ResourceKind {
@@ -135,9 +137,10 @@ pub(crate) async fn add_hint(session: &Session, command: &str, error: Error) -> 
     let Some(api) = error.chain().find_map(|cause| cause.downcast_ref::<ApiError>()) else { return error };
     let advice = match api {
         ApiError::Refused { code: 403, message, .. } => refusal_hint(command, message),
-        error if error.is_unknown_kind() => {
-            Some("are the CRDs of pod-safety installed? pod-safety manifests prints them".to_owned())
-        }
+        error if error.is_unknown_kind() => Some(match session.get_raw("/version").await {
+            Err(error) if error.is_unknown_kind() => NO_API_SERVER.to_owned(),
+            _ => "are the CRDs of pod-safety installed? pod-safety manifests prints them".to_owned(),
+        }),
         _ => None,
     };
     match advice {

@@ -133,6 +133,12 @@ fn bug_an_error_named_neither_the_role_nor_the_crds() {
         let (code, text) = run_command(line, &refuses);
         assert!(code == 1 && text.contains(expected) && text.contains("sk an administrator"), "{line}: {code}: {text}");
     }
+    let elsewhere: Arc<AnswerFn> = Arc::new(|_, _, _| (404, json!({ "message": "404 page not found" })));
+    for line in ["explain pdb", "status", "devices test"] {
+        let (code, text) = run_command(line, &elsewhere);
+        let expected = "no API server is at this address: check the path of server in the kubeconfig";
+        assert!(code == 1 && text.contains(expected) && !text.contains("CRDs"), "{line}: {code}: {text}");
+    }
     let without = without_crds();
     for line in [
         "confirm-down worker-b1 --reason r --confirm 'worker-b1 is off'",
