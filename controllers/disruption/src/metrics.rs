@@ -1,6 +1,6 @@
 //! The metrics of disruption budgets, in addition to those of the queue and of the reasons of holds.
 
-use pod_safety_shared::authority::{Outcome, Update};
+use pod_safety_shared::authority::{Update, UpdateOutcome};
 use pod_safety_shared::metrics::{MetricsError, registered};
 use prometheus::{IntCounterVec, Opts, Registry};
 
@@ -25,7 +25,7 @@ impl DisruptionMetrics {
         Ok(Self { updates: registered(registry, updates)? })
     }
 
-    pub(super) fn record_update(&self, update: &Update, outcome: &Outcome) {
+    pub(super) fn record_update(&self, update: &Update, outcome: &UpdateOutcome) {
         let label = match update {
             Update::Budget { .. } => "budget",
             Update::NotDisrupted { .. } => "pod",

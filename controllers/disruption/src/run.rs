@@ -1,7 +1,7 @@
 //! The wiring: which changes enqueue which keys, and the metrics.
 
 use crate::holds::{Decision, Hold};
-use pod_safety_shared::authority::{Outcome, Update};
+use pod_safety_shared::authority::{Update, UpdateOutcome};
 use pod_safety_shared::cache::{Change, View};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::controller_loop::{Controller, Mode};
@@ -73,7 +73,7 @@ impl Controller for Disruption {
         decide(key, view, now, &self.config)
     }
 
-    fn update_completed(&self, update: &Update, outcome: &Outcome, _at: Mono) {
+    fn update_completed(&self, update: &Update, outcome: &UpdateOutcome, _at: Mono) {
         self.metrics.record_update(update, outcome);
     }
 }

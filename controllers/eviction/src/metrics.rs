@@ -1,6 +1,6 @@
 //! The metrics of evictions, in addition to those of the queue and of the reasons of holds.
 
-use pod_safety_shared::authority::{EvictionChange, Outcome, Update};
+use pod_safety_shared::authority::{EvictionChange, Update, UpdateOutcome};
 use pod_safety_shared::metrics::{MetricsError, registered};
 use prometheus::{IntCounterVec, Opts, Registry};
 
@@ -35,11 +35,11 @@ impl EvictionMetrics {
         Ok(Self { writes, ended })
     }
 
-    pub(super) fn record_update(&self, update: &Update, outcome: &Outcome) {
+    pub(super) fn record_update(&self, update: &Update, outcome: &UpdateOutcome) {
         let Update::Eviction(update) = update else { return };
         self.writes.with_label_values(&[update.change.name(), outcome.name()]).inc();
         let EvictionChange::Status(change) = &update.change else { return };
-        let Some(stand) = change.conditions.as_ref().filter(|_| matches!(outcome, Outcome::Written)) else {
+        let Some(stand) = change.conditions.as_ref().filter(|_| matches!(outcome, UpdateOutcome::Written)) else {
             return;
         };
         let ends = [&stand.evicted, &stand.failed].into_iter().find(|stated| stated.is_true);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pod_safety_shared::authority::{Outcome, Update};
+use pod_safety_shared::authority::{Update, UpdateOutcome};
 use pod_safety_shared::cache::{Change, View};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::controller_loop::Controller;
@@ -66,7 +66,7 @@ impl Controller for EvictionController {
         decide(key, view, now)
     }
 
-    fn update_completed(&self, update: &Update, outcome: &Outcome, _at: Mono) {
+    fn update_completed(&self, update: &Update, outcome: &UpdateOutcome, _at: Mono) {
         self.metrics.record_update(update, outcome);
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use pod_safety_shared::authority::{Effect, NodeUpdate, Outcome};
+use pod_safety_shared::authority::{Effect, NodeUpdate, UpdateOutcome};
 use pod_safety_shared::cache::{View, ZoneCount};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::metrics::{MetricsError, registered};
@@ -135,9 +135,9 @@ impl NodeLifecycleMetrics {
     }
 
     /// The update completed, or failed.
-    pub(super) fn record_update(&self, update: &NodeUpdate, outcome: &Outcome, at: Mono) {
+    pub(super) fn record_update(&self, update: &NodeUpdate, outcome: &UpdateOutcome, at: Mono) {
         let Some(pending) = self.pending.lock().remove(&update.node.uid) else { return };
-        if !matches!(outcome, Outcome::Written) {
+        if !matches!(outcome, UpdateOutcome::Written) {
             return;
         }
         self.durations.observe(at.since(pending.requested_at).as_secs_f64());

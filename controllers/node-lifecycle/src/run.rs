@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::holds::{Decision, Hold};
-use pod_safety_shared::authority::{Intent, Outcome, Update};
+use pod_safety_shared::authority::{Intent, Update, UpdateOutcome};
 use pod_safety_shared::cache::{Change, Lookup, View};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::controller_loop::Controller;
@@ -126,7 +126,7 @@ impl Controller for NodeLifecycle {
         decision
     }
 
-    fn update_completed(&self, update: &Update, outcome: &Outcome, at: Mono) {
+    fn update_completed(&self, update: &Update, outcome: &UpdateOutcome, at: Mono) {
         match update {
             Update::Node(update) => self.metrics.record_update(update, outcome, at),
             Update::Budget { .. }

@@ -1,6 +1,6 @@
 //! KCM's two metrics under KCM's names, labels included.
 
-use pod_safety_shared::authority::{ClaimKind, ForceDeleteRequest, Outcome};
+use pod_safety_shared::authority::{ClaimKind, ForceDeleteRequest, ForceOutcome, RequestError};
 use pod_safety_shared::metrics::{MetricsError, registered};
 use prometheus::{IntCounterVec, Opts, Registry};
 
@@ -28,29 +28,19 @@ impl PodGcMetrics {
     }
 
     /// A refusal because evidence is missing is no attempt: the executor counts it.
-    pub(super) fn record_force_delete(&self, force: &ForceDeleteRequest, outcome: &Outcome) {
+    pub(super) fn record_force_delete(&self, force: &ForceDeleteRequest, outcome: &ForceOutcome) {
         let labels = &[&*force.pod.namespace, reason(ClaimKind::from_claim(&force.claim))];
         match outcome {
-            Outcome::Released(_) | Outcome::FinalizersRemain(_) => {
+            ForceOutcome::Released(_) | ForceOutcome::FinalizersRemain(_) => {
                 self.deleted.with_label_values(labels).inc();
                 // Prometheus detects the first error only if there was a zero before.
                 self.errors.with_label_values(labels).inc_by(0);
             }
-            Outcome::Failed(_) => {
+            ForceOutcome::Error(RequestError::Failed(_)) => {
                 self.deleted.with_label_values(labels).inc();
                 self.errors.with_label_values(labels).inc();
             }
-            Outcome::NotReady(_)
-            | Outcome::Written
-            | Outcome::NoEffect
-            | Outcome::Heard
-            | Outcome::Ending
-            | Outcome::Withdrawn
-            | Outcome::Gone
-            | Outcome::Changed
-            | Outcome::Refused(_)
-            | Outcome::Expired
-            | Outcome::NotLeader => {}
+            ForceOutcome::Refused(_) | ForceOutcome::Error(_) => {}
         }
     }
 }

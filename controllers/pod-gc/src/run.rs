@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::holds::{Decision, Hold};
-use pod_safety_shared::authority::{ForceDeleteRequest, Outcome};
+use pod_safety_shared::authority::{ForceDeleteRequest, ForceOutcome};
 use pod_safety_shared::cache::{Change, View};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::controller_loop::Controller;
@@ -107,7 +107,7 @@ impl Controller for PodGc {
         decide(key, view, now, &self.config)
     }
 
-    fn completed(&self, force: &ForceDeleteRequest, outcome: &Outcome) {
+    fn completed(&self, force: &ForceDeleteRequest, outcome: &ForceOutcome) {
         self.metrics.record_force_delete(force, outcome);
     }
 }

@@ -1,6 +1,6 @@
 //! KCM's two metrics under KCM's names.
 
-use pod_safety_shared::authority::{GracefulDeleteRequest, Outcome};
+use pod_safety_shared::authority::{DeleteOutcome, GracefulDeleteRequest};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::metrics::{MetricsError, registered};
 use prometheus::{Histogram, HistogramOpts, IntCounter, Registry};
@@ -29,8 +29,8 @@ impl TaintEvictionMetrics {
     }
 
     /// KCM multiplies its nanoseconds by 10⁹, so that every observation overflows; these are seconds.
-    pub(super) fn record_deletion(&self, delete: &GracefulDeleteRequest, outcome: &Outcome, at: Mono) {
-        if matches!(outcome, Outcome::Ending) {
+    pub(super) fn record_deletion(&self, delete: &GracefulDeleteRequest, outcome: &DeleteOutcome, at: Mono) {
+        if matches!(outcome, DeleteOutcome::Ending) {
             self.deletions.inc();
             self.durations.observe(at.since(delete.due).as_secs_f64());
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::holds::{Decision, Hold};
-use pod_safety_shared::authority::{GracefulDeleteRequest, Outcome};
+use pod_safety_shared::authority::{DeleteOutcome, GracefulDeleteRequest};
 use pod_safety_shared::cache::{Change, View};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::controller_loop::{Controller, Mode};
@@ -86,7 +86,7 @@ impl Controller for TaintEviction {
         decide(key, view, now)
     }
 
-    fn delete_completed(&self, delete: &GracefulDeleteRequest, outcome: &Outcome, at: Mono) {
+    fn delete_completed(&self, delete: &GracefulDeleteRequest, outcome: &DeleteOutcome, at: Mono) {
         self.metrics.record_deletion(delete, outcome, at);
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::holds::{Decision, Hold};
-use pod_safety_shared::authority::{GracefulDeleteRequest, Intent, Outcome};
+use pod_safety_shared::authority::{DeleteOutcome, GracefulDeleteRequest, Intent, RequestError};
 use pod_safety_shared::cache::Change;
 use pod_safety_shared::controller_loop::{Controller, HoldReason as _, Mode, Subject};
 use pod_safety_shared::model::{Kind, Phase, Pod, Uid};
@@ -330,7 +330,13 @@ fn deletions_are_counted_in_seconds_since_they_were_due() {
     let world = world(&[taint("k", Some(0))], &[pod("a", &[toleration("k", Some(10))])]);
     let decision = decide_at(&world, 12);
     let [Intent::Delete(delete)] = decision.intents.as_slice() else { panic!("{decision:?}") };
-    for outcome in [Outcome::Ending, Outcome::Changed, Outcome::Gone, Outcome::Withdrawn, Outcome::NotLeader] {
+    for outcome in [
+        DeleteOutcome::Ending,
+        RequestError::Changed.into(),
+        RequestError::Gone.into(),
+        DeleteOutcome::Withdrawn,
+        RequestError::NotLeader.into(),
+    ] {
         controller.delete_completed(delete, &outcome, at(10) + Duration::from_millis(2_500));
     }
     let page = metrics_text(&registry);

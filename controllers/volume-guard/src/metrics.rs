@@ -1,6 +1,6 @@
 //! The metrics of volumes, in addition to those of the queue and of the reasons of holds.
 
-use pod_safety_shared::authority::{Outcome, Update, VolumeChange};
+use pod_safety_shared::authority::{Update, UpdateOutcome, VolumeChange};
 use pod_safety_shared::metrics::{MetricsError, registered};
 use prometheus::{IntCounterVec, Opts, Registry};
 
@@ -21,8 +21,8 @@ impl VolumeGuardMetrics {
         Ok(Self { changes: registered(registry, changes)? })
     }
 
-    pub(super) fn record_update(&self, update: &Update, outcome: &Outcome) {
-        if let (Update::Volume(update), Outcome::Written) = (update, outcome) {
+    pub(super) fn record_update(&self, update: &Update, outcome: &UpdateOutcome) {
+        if let (Update::Volume(update), UpdateOutcome::Written) = (update, outcome) {
             self.changes.with_label_values(&[update.change.name()]).inc();
         }
     }

@@ -22,10 +22,7 @@ const NODES_MOST: usize = 500;
 
 /// Checks the nodes of a device, and writes the samples into its status.
 pub async fn monitor(context: &StepContext<'_>, request: &MonitorRequest) -> Outcome {
-    match check_nodes(context, request).await {
-        Ok(()) => Outcome::Written,
-        Err(outcome) => outcome,
-    }
+    check_nodes(context, request).await.into()
 }
 
 async fn check_nodes(context: &StepContext<'_>, request: &MonitorRequest) -> Result<(), Outcome> {

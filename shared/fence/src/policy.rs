@@ -10,8 +10,5 @@ pub async fn write_policy_status(context: &StepContext<'_>, request: &PolicyStat
     let mut status = request.status.clone();
     Condition::set_transition_time(&mut status.conditions, &format!("{:.0}", context.env.clock.wall()));
     let path = group_path(&format!("fencepolicies/{}", request.name));
-    match context.write_status(&path, (&request.uid, request.rv), &status).await {
-        Ok(()) => Outcome::Written,
-        Err(outcome) => outcome,
-    }
+    context.write_status(&path, (&request.uid, request.rv), &status).await.into()
 }

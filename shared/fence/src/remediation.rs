@@ -15,10 +15,7 @@ pub async fn update_remediation(context: &StepContext<'_>, request: &Remediation
         RemediationUpdate::WriteStatus(status) => write_status(context, request, status).await,
         RemediationUpdate::RemoveFinalizer => set_finalizer(context, request, false).await,
     };
-    match done {
-        Ok(()) => Outcome::Written,
-        Err(outcome) => outcome,
-    }
+    done.into()
 }
 
 fn object_path(request: &RemediationRequest) -> String {

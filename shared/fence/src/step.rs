@@ -73,10 +73,7 @@ pub async fn execute_step(context: &StepContext<'_>, request: &FenceStepRequest)
         }
         Step::Contradict(target) => contradict::contradict(context, target).await,
     };
-    match done {
-        Ok(()) => Outcome::Written,
-        Err(outcome) => outcome,
-    }
+    done.into()
 }
 
 /// Removes our taint from a node that is Ready with another boot.

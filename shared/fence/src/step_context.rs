@@ -51,7 +51,7 @@ impl<'a> StepContext<'a> {
 
     /// Sends one request, within the leader's term.
     pub(crate) async fn send(&self, call: Call) -> Result<Raw, Outcome> {
-        self.writer.send(call, None).await
+        Ok(self.writer.send(call, None).await?)
     }
 
     /// Writes a status, at the resourceVersion from which it was decided.

@@ -10,7 +10,7 @@ use super::StepContext;
 use crate::api::Incarnation;
 use crate::client::{ApiError, Call, Method, WriteCall as _};
 use crate::model::OUT_OF_SERVICE_TAINT;
-use crate::outcome::{Outcome, VerifyError};
+use crate::outcome::{Outcome, RequestError, VerifyError};
 
 /// Reads a node with all of its fields.
 async fn read(context: &StepContext<'_>, node: &str) -> Result<Value, Outcome> {
@@ -34,7 +34,7 @@ pub(super) async fn is_evidence_current(
 fn to_outcome(error: VerifyError) -> Outcome {
     match error {
         VerifyError::Refused(Refusal::KubeletAlive(_) | Refusal::NodeInService) => Outcome::Heard,
-        VerifyError::Read(error) => Outcome::from_error(error),
+        VerifyError::Read(error) => RequestError::from_error(error).into(),
         error @ (VerifyError::Refused(_) | VerifyError::Late { .. }) => Outcome::Refused(error),
     }
 }
@@ -58,7 +58,7 @@ pub(super) async fn add(
     let whole = read(context, &node.name).await?;
     let whole = WholeNode::new(&node.name, &whole);
     match proof::taint_out_of_service(proved, &whole, fence, context.env.clock.wall()) {
-        Ok((request, expires)) => context.writer.send(Call::permitted(request), Some(expires)).await.map(drop),
+        Ok((request, expires)) => Ok(context.writer.send(Call::permitted(request), Some(expires)).await.map(drop)?),
         Err(TaintRefusal::WrongEvidence) => Err(Outcome::Changed),
         Err(TaintRefusal::Ready) => Err(Outcome::Heard),
         Err(TaintRefusal::AlreadyTainted) => Ok(()),
@@ -100,5 +100,5 @@ pub(super) async fn remove(
     let path = format!("/api/v1/nodes/{}", node.name);
     let permitted = whole.permit_kept_taints(body.clone());
     let call = permitted.map_or_else(|| Call::write(Method::Patch, path, &body), Call::permitted);
-    context.writer.send(call, None).await.map(drop)
+    context.send(call).await.map(drop)
 }

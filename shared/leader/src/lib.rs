@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`lease`] | leadership by client-go's rules |
 //! | [`send`] | one request, within the leader's term and before its evidence expires |
-//! | [`outcome`] | the outcomes of requests, and why there was no evidence |
+//! | [`outcome`] | what every request can end with, and why there was no evidence |
 //! | [`events`] | Kubernetes Events |
 //! | [`record`] | the journal of decisions and outcomes |
 //! | [`metrics`] | Prometheus metrics of the shared parts |

@@ -1,8 +1,8 @@
-//! The outcomes of requests, and why there was no evidence.
+//! What every request can end with, and why there was no evidence.
 
 use std::time::Duration;
 
-use pod_safety_proof::{Evidence, EvidenceKind, Refusal, RefusalReason};
+use pod_safety_proof::{Evidence, Refusal, RefusalReason};
 use strum::VariantNames as _;
 
 use crate::client::ApiError;
@@ -10,49 +10,25 @@ use crate::clock::Mono;
 use crate::model::Rv;
 use crate::wire;
 
-/// The outcome of a request.
+/// Why a request had no effect: the part of an outcome that all requests share. The types of outcomes add what a request of
+/// their kind alone can end with.
 #[derive(Debug, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
-pub enum Outcome {
-    /// The pod was removed.
-    Released(EvidenceKind),
-    /// The pod was deleted with grace period 0, but finalizers keep the object.
-    FinalizersRemain(EvidenceKind),
-    /// The pod terminates within its own grace period.
-    Ending,
-    /// The status was written.
-    Written,
-    /// The API server accepted the status, but the stored object is unchanged: a webhook or an admission policy reverted
-    /// it. No watch event follows.
-    NoEffect,
-    /// The node reported meanwhile: the cache of this process was behind. Nothing was written.
-    Heard,
-    /// The request was no longer needed when its turn came.
-    Withdrawn,
+pub enum RequestError {
     /// Another client removed the object first.
     Gone,
     /// The object changed since the decision; the next watch event causes a new decision.
     Changed,
-    /// There is no evidence.
-    Refused(VerifyError),
     /// The evidence or the term ended before the request was sent.
     Expired,
     /// This process does not lead.
     NotLeader,
-    /// An object of another project that the request needs could not be read, or is not ready yet. The request is retried.
-    NotReady(String),
     /// A request to the API server failed; it may have been applied.
     Failed(ApiError),
 }
 
-impl Outcome {
-    /// The name in metrics.
-    #[must_use]
-    pub fn name(&self) -> &'static str {
-        self.into()
-    }
-
-    /// The outcome of a request that the API server answered with this error.
+impl RequestError {
+    /// The error of a request that the API server answered with this error.
     #[must_use]
     pub fn from_error(error: ApiError) -> Self {
         if error.is_not_found() {

@@ -10,7 +10,7 @@ use pod_safety_cache::Cache;
 use crate::client::{ApiError, Call, Connection};
 use crate::clock::{Env, Mono};
 use crate::lease::Leadership;
-use crate::outcome::Outcome;
+use crate::outcome::RequestError;
 use crate::wire::Raw;
 
 /// Sends a request. `expires` is when the evidence on which it rests expires.
@@ -20,8 +20,8 @@ pub async fn send(
     leadership: &Leadership,
     call: Call,
     expires: Option<Mono>,
-) -> Result<Raw, Outcome> {
-    query(connection, env, leadership, call, expires).await?.map_err(Outcome::from_error)
+) -> Result<Raw, RequestError> {
+    query(connection, env, leadership, call, expires).await?.map_err(RequestError::from_error)
 }
 
 /// As [`send`], but returns the API server's errors unchanged.
@@ -31,12 +31,12 @@ pub async fn query(
     leadership: &Leadership,
     call: Call,
     expires: Option<Mono>,
-) -> Result<Result<Raw, ApiError>, Outcome> {
+) -> Result<Result<Raw, ApiError>, RequestError> {
     let now = env.now();
     if expires.is_some_and(|expires| now >= expires) {
-        return Err(Outcome::Expired);
+        return Err(RequestError::Expired);
     }
-    let Some(term) = leadership.term(now) else { return Err(Outcome::NotLeader) };
+    let Some(term) = leadership.term(now) else { return Err(RequestError::NotLeader) };
     let until = expires.map_or(term.ends(), |expires| expires.min(term.ends()));
     Ok(connection.send(call.with_deadline(until)).await)
 }
@@ -55,12 +55,12 @@ pub struct WriteContext<'a> {
 
 impl WriteContext<'_> {
     /// See [`send`].
-    pub fn send(&self, call: Call, expires: Option<Mono>) -> impl Future<Output = Result<Raw, Outcome>> + Send {
+    pub fn send(&self, call: Call, expires: Option<Mono>) -> impl Future<Output = Result<Raw, RequestError>> + Send {
         send(self.connection, self.env, self.leadership, call, expires)
     }
 
     /// See [`query`].
-    pub fn query(&self, call: Call) -> impl Future<Output = Result<Result<Raw, ApiError>, Outcome>> + Send {
+    pub fn query(&self, call: Call) -> impl Future<Output = Result<Result<Raw, ApiError>, RequestError>> + Send {
         query(self.connection, self.env, self.leadership, call, None)
     }
 }

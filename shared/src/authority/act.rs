@@ -1,8 +1,9 @@
 //! Sends the force deletion that evidence permits.
 
-use pod_safety_leader::outcome::Outcome;
+use pod_safety_leader::outcome::RequestError;
 use pod_safety_proof::{Evidence, ForceDelete, Next, PodVersion};
 
+use super::outcome::ForceOutcome;
 use crate::client::{ApiError, Call, Connection, WriteCall as _};
 use crate::clock::{Env, Mono};
 use crate::lease::Leadership;
@@ -14,19 +15,19 @@ pub(super) async fn force_delete(
     env: &Env,
     leadership: &Leadership,
     evidence: Evidence<PodVersion>,
-) -> Outcome {
+) -> ForceOutcome {
     let mut act = ForceDelete::new(evidence);
     loop {
         let call = Call::permitted(act.request(env.clock.wall()));
         let answer = match send(connection, env, leadership, call, act.expires()).await {
             Ok(answer) => answer,
-            Err(outcome) => return outcome,
+            Err(error) => return error.into(),
         };
         match act.advance(&answer) {
             Ok(Next::Delete(next)) => act = next,
-            Ok(Next::Done { kind, finalizers_remain: false }) => return Outcome::Released(kind),
-            Ok(Next::Done { kind, finalizers_remain: true }) => return Outcome::FinalizersRemain(kind),
-            Err(error) => return Outcome::Failed(ApiError::Malformed(error.to_string())),
+            Ok(Next::Done { kind, finalizers_remain: false }) => return ForceOutcome::Released(kind),
+            Ok(Next::Done { kind, finalizers_remain: true }) => return ForceOutcome::FinalizersRemain(kind),
+            Err(error) => return RequestError::Failed(ApiError::Malformed(error.to_string())).into(),
         }
     }
 }
@@ -37,9 +38,9 @@ async fn send(
     leadership: &Leadership,
     call: Call,
     expires: Mono,
-) -> Result<wire::ObjectMeta, Outcome> {
+) -> Result<wire::ObjectMeta, RequestError> {
     let raw = pod_safety_leader::send::send(connection, env, leadership, call, Some(expires)).await?;
-    let only: wire::OnlyMeta = raw.decode().map_err(|error| Outcome::Failed(ApiError::Undecodable(error)))?;
+    let only: wire::OnlyMeta = raw.decode().map_err(|error| RequestError::Failed(ApiError::Undecodable(error)))?;
     Ok(only.metadata.unwrap_or_default())
 }
 

@@ -11,12 +11,13 @@
 
 use jiff::Timestamp;
 use pod_safety_fence::evict::MIN_GRACE_SECONDS;
-use pod_safety_leader::outcome::Outcome;
+use pod_safety_leader::outcome::RequestError;
 use pod_safety_leader::send::send;
 use pod_safety_proof::NODE_GONE_MESSAGE;
 use serde_json::json;
 
 use super::claim::{DeleteCause, GracefulDeleteRequest};
+use super::outcome::DeleteOutcome;
 use crate::cache;
 use crate::client::{ApiError, Call, Connection, Method, WriteCall as _};
 use crate::clock::Env;
@@ -58,29 +59,29 @@ pub(super) async fn delete(
     env: &Env,
     leadership: &Leadership,
     delete: &GracefulDeleteRequest,
-) -> (Outcome, Rv) {
+) -> (DeleteOutcome, Rv) {
     let marked = match send(connection, env, leadership, mark_call(delete, env.clock.wall()), None).await {
         Ok(answer) => match read(answer, env) {
             Ok(marked) => marked,
-            Err(outcome) => return (outcome, delete.rv),
+            Err(error) => return (error.into(), delete.rv),
         },
-        Err(outcome) => return (outcome, delete.rv),
+        Err(error) => return (error.into(), delete.rv),
     };
     match send(connection, env, leadership, delete_call(delete, &marked), None).await {
-        Ok(_) => (Outcome::Ending, marked.rv),
-        Err(outcome) => (outcome, marked.rv),
+        Ok(_) => (DeleteOutcome::Ending, marked.rv),
+        Err(error) => (error.into(), marked.rv),
     }
 }
 
 /// Decodes the pod after the condition was written. It is the pod of the decision, because the PATCH carried its version; a
 /// terminating or terminated pod would have had another version.
-fn read(answer: wire::Raw, env: &Env) -> Result<MarkedPod, Outcome> {
-    let wire: wire::Pod = answer.decode().map_err(|error| Outcome::Failed(ApiError::Undecodable(error)))?;
+fn read(answer: wire::Raw, env: &Env) -> Result<MarkedPod, RequestError> {
+    let wire: wire::Pod = answer.decode().map_err(|error| RequestError::Failed(ApiError::Undecodable(error)))?;
     let grace = wire.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
     let pod = cache::pod_from_wire(wire, env.now())
-        .map_err(|unreadable| Outcome::Failed(ApiError::Malformed(unreadable.reason().to_owned())))?;
+        .map_err(|unreadable| RequestError::Failed(ApiError::Malformed(unreadable.reason().to_owned())))?;
     if pod.deletion.is_some() || pod.phase.is_terminal() {
-        return Err(Outcome::Changed);
+        return Err(RequestError::Changed);
     }
     Ok(MarkedPod { rv: pod.rv, grace: grace.unwrap_or(DEFAULT_GRACE).max(MIN_GRACE_SECONDS) })
 }

@@ -13,6 +13,7 @@
 //! | `eviction` | EvictionRequests and Evictions; final conditions only after quorum reads |
 //! | `volume` | the holder of an exclusive volume; it is revoked only with evidence |
 //! | [`operator_requests`] | commands of operators about nodes |
+//! | `outcome` | what each kind of request can end with |
 //! | `access` | asks the API server what a user may do |
 //! | `scales` | reads the desired replicas of controllers that the cache does not watch |
 //! | `queue`, `retry_tracker` | the order of requests, and which are in flight |
@@ -30,6 +31,7 @@ mod delete;
 mod eviction;
 mod node;
 pub mod operator_requests;
+mod outcome;
 mod queue;
 mod retry_tracker;
 mod scales;
@@ -45,13 +47,14 @@ pub use eviction::{
     ConditionChange, ConditionChanges, EvictionChange, EvictionUpdate, OwnerRequest, Precondition, Report, StatusChange,
 };
 pub use node::{Effect, ManagedTaint, NodeUpdate, NotReporting};
+pub use outcome::{DeleteOutcome, ForceOutcome, UpdateOutcome};
 pub use pod_safety_fence::cordon::{Cordoned, cordon, cordon_read_node, uncordon};
 pub use pod_safety_fence::evict::{Evicted, Eviction, MAX_READ_AGE, NotEvicted, evict, evict_read_pod};
 pub use pod_safety_fence::{
     FenceKey, FenceStepRequest, MonitorRequest, PolicyStatusUpdate, RemediationRequest, RemediationUpdate, Step,
-    Target, device_address, dry_run_name, incident_name, is_provider_agent, storage_evidence_name,
+    StepOutcome, Target, device_address, dry_run_name, incident_name, is_provider_agent, storage_evidence_name,
 };
-pub use pod_safety_leader::outcome::{Outcome, VerifyError};
+pub use pod_safety_leader::outcome::{RequestError, VerifyError};
 pub use pod_safety_proof::{
     AbsenceRead, Barrier, Claim, Evidence, EvidenceDefect, EvidenceFields, EvidenceKind, ForceDeleteRequest, NodeState,
     Refusal, RefusalReason, RevocationBasis,

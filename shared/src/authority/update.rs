@@ -6,13 +6,14 @@
 //! [`super::node`].
 
 use jiff::Timestamp;
-use pod_safety_leader::outcome::{Outcome, version_of};
+use pod_safety_leader::outcome::version_of;
 use pod_safety_leader::send::WriteContext;
 use pod_safety_proof::RevocationBasis;
 use serde_json::{Map, Value, json};
 
 use super::eviction::{self, EvictionUpdate};
 use super::node::{self, NodeChanges, NodeUpdate};
+use super::outcome::UpdateOutcome;
 use super::verify::Verifier;
 use super::volume::{self, VolumeChange, VolumeUpdate};
 use crate::client::{Call, Method, WriteCall as _};
@@ -274,7 +275,7 @@ pub(super) async fn write(
     verifier: &mut Verifier<'_>,
     evictions: &eviction::EvictionShared,
     update: &Update,
-) -> (Outcome, NodeChanges) {
+) -> (UpdateOutcome, NodeChanges) {
     let wall = writer.env.clock.wall();
     let call = match update {
         Update::Node(update) => return node::write(writer, update).await,
@@ -301,10 +302,10 @@ pub(super) async fn write(
     (send(writer, update.rv(), call).await, NodeChanges::default())
 }
 
-async fn send(writer: &WriteContext<'_>, rv: Rv, call: Call) -> Outcome {
+async fn send(writer: &WriteContext<'_>, rv: Rv, call: Call) -> UpdateOutcome {
     match writer.send(call, None).await {
-        Ok(answer) if version_of(&answer) == Some(rv) => Outcome::NoEffect,
-        Ok(_) => Outcome::Written,
-        Err(outcome) => outcome,
+        Ok(answer) if version_of(&answer) == Some(rv) => UpdateOutcome::NoEffect,
+        Ok(_) => UpdateOutcome::Written,
+        Err(error) => error.into(),
     }
 }

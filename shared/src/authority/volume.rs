@@ -8,11 +8,11 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use pod_safety_leader::outcome::Outcome;
 use pod_safety_leader::send::WriteContext;
 use pod_safety_proof::{EvidenceKind, RevocationBasis, revoke_holder};
 use serde_json::{Value, json};
 
+use super::outcome::UpdateOutcome;
 use super::verify::Verifier;
 use crate::client::{Call, Method, WriteCall as _};
 use crate::model::{
@@ -143,13 +143,13 @@ pub(super) async fn write(
     writer: &WriteContext<'_>,
     verifier: &mut Verifier<'_>,
     update: &VolumeUpdate,
-) -> (Outcome, Option<EvidenceKind>) {
+) -> (UpdateOutcome, Option<EvidenceKind>) {
     let wall = writer.env.clock.wall();
     let (call, expires, evidence) = match (&update.change, &update.lease) {
         (VolumeChange::Revoke { holder, basis: by, next, .. }, Some(lease)) => {
             let evidence = match verifier.verify_holder(update, holder, by).await {
                 Ok(evidence) => evidence,
-                Err(unproved) => return (Outcome::Refused(unproved), None),
+                Err(unproved) => return (UpdateOutcome::Refused(unproved), None),
             };
             let kind = evidence.kind().clone();
             let generation = lease.generation.saturating_add(1);
@@ -160,7 +160,7 @@ pub(super) async fn write(
         _ => (call(update, wall), None, None),
     };
     let sent = writer.send(call, expires).await;
-    (sent.map_or_else(|outcome| outcome, |_answer| Outcome::Written), evidence)
+    (sent.map_or_else(UpdateOutcome::from, |_answer| UpdateOutcome::Written), evidence)
 }
 
 /// The fields that a revocation writes besides those that the kernel sets.

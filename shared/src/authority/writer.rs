@@ -19,13 +19,13 @@ use pod_safety_fence::quorum_read;
 use pod_safety_fence::{
     EvidenceReader, FenceStepRequest, MonitorRequest, PolicyStatusUpdate, RemediationRequest, StatusChecker, Step,
 };
-use pod_safety_leader::outcome::Outcome;
 use pod_safety_proof::ForceDeleteRequest;
 use strum::EnumCount as _;
 use tokio::sync::Notify;
 
 use super::claim::{GracefulDeleteRequest, Intent};
 use super::eviction;
+use super::outcome::{DeleteOutcome, ForceOutcome, UpdateOutcome};
 use super::queue::{DrainRate, FairQueue};
 use super::retry_tracker::RetryTracker;
 use super::scales::Scales;
@@ -79,13 +79,13 @@ pub trait CompletionHandler: Send + Sync + 'static {
     /// The controller's name.
     fn controller(&self) -> &'static str;
     /// A force deletion completed.
-    fn completed(&self, force: &ForceDeleteRequest, outcome: &Outcome);
+    fn completed(&self, force: &ForceDeleteRequest, outcome: &ForceOutcome);
     /// An update completed.
-    fn update_completed(&self, update: &Update, outcome: &Outcome);
+    fn update_completed(&self, update: &Update, outcome: &UpdateOutcome);
     /// Decides again about a deletion that has waited for its turn. `None`: it is no longer needed.
     fn redecide(&self, delete: &GracefulDeleteRequest) -> Option<GracefulDeleteRequest>;
     /// A graceful deletion completed at this time.
-    fn delete_completed(&self, delete: &GracefulDeleteRequest, outcome: &Outcome, at: Mono);
+    fn delete_completed(&self, delete: &GracefulDeleteRequest, outcome: &DeleteOutcome, at: Mono);
     /// Requests a new decision at this time.
     fn wake_at(&self, when: Mono);
 }

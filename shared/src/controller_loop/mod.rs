@@ -24,7 +24,8 @@ pub use reason::{FORCE_DELETE_HELD, HoldReason, NodeUnreadable};
 use work_queue::WorkQueue;
 
 use crate::authority::{
-    Authority, CompletionHandler, ForceDeleteRequest, GracefulDeleteRequest, Intent, Outcome, Submitted, Update,
+    Authority, CompletionHandler, DeleteOutcome, ForceDeleteRequest, ForceOutcome, GracefulDeleteRequest, Intent,
+    Submitted, Update, UpdateOutcome,
 };
 use crate::cache::{Cache, Change, FreshnessError, Subscriber, View};
 use crate::clock::{Env, Mono};
@@ -102,13 +103,13 @@ pub trait Controller: Send + Sync + 'static {
     }
 
     /// A force deletion that this controller requested completed.
-    fn completed(&self, _force: &ForceDeleteRequest, _outcome: &Outcome) {}
+    fn completed(&self, _force: &ForceDeleteRequest, _outcome: &ForceOutcome) {}
 
     /// An update that this controller requested completed at this time.
-    fn update_completed(&self, _update: &Update, _outcome: &Outcome, _at: Mono) {}
+    fn update_completed(&self, _update: &Update, _outcome: &UpdateOutcome, _at: Mono) {}
 
     /// A graceful deletion that this controller requested completed at this time.
-    fn delete_completed(&self, _delete: &GracefulDeleteRequest, _outcome: &Outcome, _at: Mono) {}
+    fn delete_completed(&self, _delete: &GracefulDeleteRequest, _outcome: &DeleteOutcome, _at: Mono) {}
 }
 
 /// The shared parts that a control loop uses.
@@ -177,10 +178,10 @@ impl<C: Controller> CompletionHandler for KeyCompletion<C> {
     fn controller(&self) -> &'static str {
         C::NAME
     }
-    fn completed(&self, force: &ForceDeleteRequest, outcome: &Outcome) {
+    fn completed(&self, force: &ForceDeleteRequest, outcome: &ForceOutcome) {
         self.controller.completed(force, outcome);
     }
-    fn update_completed(&self, update: &Update, outcome: &Outcome) {
+    fn update_completed(&self, update: &Update, outcome: &UpdateOutcome) {
         self.controller.update_completed(update, outcome, self.env.now());
     }
     /// A request may wait for long, and rests on more than the pod: for instance on its node.
@@ -190,7 +191,7 @@ impl<C: Controller> CompletionHandler for KeyCompletion<C> {
         let mut deletes = decision.intents.iter().filter_map(Intent::as_delete);
         deletes.find(|redecided| redecided.pod.uid == delete.pod.uid).cloned()
     }
-    fn delete_completed(&self, delete: &GracefulDeleteRequest, outcome: &Outcome, at: Mono) {
+    fn delete_completed(&self, delete: &GracefulDeleteRequest, outcome: &DeleteOutcome, at: Mono) {
         self.controller.delete_completed(delete, outcome, at);
     }
     fn wake_at(&self, when: Mono) {

@@ -45,7 +45,7 @@ impl Controller for Toy {
         self.decided.lock().push((key.clone(), now));
         (self.decide)(key, now)
     }
-    fn completed(&self, _force: &ForceDeleteRequest, outcome: &Outcome) {
+    fn completed(&self, _force: &ForceDeleteRequest, outcome: &ForceOutcome) {
         self.ended.lock().push(outcome.name());
     }
 }

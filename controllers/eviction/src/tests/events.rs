@@ -1,6 +1,6 @@
 //! Which holds have an Event, and what the metrics count.
 
-use pod_safety_shared::authority::Outcome;
+use pod_safety_shared::authority::{RequestError, UpdateOutcome};
 use pod_safety_shared::controller_loop::Controller as _;
 use pod_safety_shared::events::EventType::Warning;
 use pod_safety_shared::testing::{assert_events, metrics_text};
@@ -34,7 +34,7 @@ fn ended_evictions_are_counted_by_reason_once_they_are_written() {
     ]);
     for intent in decide_at(&world, 9).intents {
         let Intent::Update(update) = intent else { panic!("{intent:?}") };
-        for outcome in [Outcome::Changed, Outcome::Written] {
+        for outcome in [UpdateOutcome::Error(RequestError::Changed), UpdateOutcome::Written] {
             controller.update_completed(&update, &outcome, Mono::default());
         }
     }

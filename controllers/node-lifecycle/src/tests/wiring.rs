@@ -1,6 +1,6 @@
 //! Which changes enqueue a decision, and which Events and metrics it produces.
 
-use pod_safety_shared::authority::Outcome;
+use pod_safety_shared::authority::{RequestError, UpdateOutcome};
 use pod_safety_shared::cache::Change;
 use pod_safety_shared::controller_loop::{Controller, HoldReason as _};
 use pod_safety_shared::lease::Leadership;
@@ -80,12 +80,12 @@ fn the_metrics_are_those_of_kcm_and_the_delay_until_a_node_is_found_lost() {
         Update::Node(Box::new(update(&decision).unwrap().clone()))
     };
     let lost = decide(&fixture, "n");
-    controller.update_completed(&lost, &Outcome::Changed, at(51));
+    controller.update_completed(&lost, &RequestError::Changed.into(), at(51));
     let lost = decide(&fixture, "n");
-    controller.update_completed(&lost, &Outcome::Written, at(50) + std::time::Duration::from_millis(125));
+    controller.update_completed(&lost, &UpdateOutcome::Written, at(50) + std::time::Duration::from_millis(125));
     fixture.act("n");
     let given_up = decide(&fixture, "n");
-    controller.update_completed(&given_up, &Outcome::Written, at(51));
+    controller.update_completed(&given_up, &UpdateOutcome::Written, at(51));
     fixture.world.remove(Kind::Nodes, "uid-m", fixture.mono());
     fixture.world.remove(Kind::Nodes, "uid-k", fixture.mono());
     controller.list_keys(&fixture.world.read().view(), &mut |_| {});

@@ -62,7 +62,7 @@ impl Fixture {
         self
     }
 
-    async fn act(&self) -> Outcome {
+    async fn act(&self) -> ForceOutcome {
         let evidence = self.evidence.lock().take().unwrap();
         force_delete(&self.connection, &self.env, &self.leadership, evidence).await
     }
@@ -78,7 +78,7 @@ const DELETE: &str = "DELETE /api/v1/namespaces/ns/pods/a";
 #[tokio::test(start_paused = true)]
 async fn a_pod_of_a_gone_node_is_patched_and_deleted_at_the_version_of_the_answer() {
     let fixture = well();
-    assert!(matches!(fixture.act().await, Outcome::Released(EvidenceKind::NodeGone { .. })));
+    assert!(matches!(fixture.act().await, ForceOutcome::Released(EvidenceKind::NodeGone { .. })));
     let requests = fixture.api.requests();
     let [patch, delete] = requests.as_slice() else { panic!("{requests:?}") };
     assert_eq!((patch.line().as_str(), delete.line().as_str()), (PATCH, DELETE));
@@ -177,7 +177,9 @@ async fn retry_after_is_taken_from_header_and_status() {
     };
     for answer in [header, status] {
         let fixture = fixture(answer, answer);
-        let Outcome::Failed(ApiError::Refused { code: 429, retry_after, .. }) = fixture.act().await else {
+        let ForceOutcome::Error(RequestError::Failed(ApiError::Refused { code: 429, retry_after, .. })) =
+            fixture.act().await
+        else {
             panic!("429")
         };
         assert_eq!(retry_after, Some(Duration::from_secs(7)), "bug: the header went unread");
@@ -213,7 +215,9 @@ async fn a_term_that_has_ended_sends_nothing() {
 async fn a_request_that_hangs_times_out_when_the_term_ends() {
     let fixture = fixture(Answer::never, Answer::never).led_until(1.5);
     let start = fixture.env.now();
-    let Outcome::Failed(ApiError::TimedOut { after }) = fixture.act().await else { panic!("timeout") };
+    let ForceOutcome::Error(RequestError::Failed(ApiError::TimedOut { after })) = fixture.act().await else {
+        panic!("timeout")
+    };
     assert_eq!((after, fixture.env.now().since(start)), (Duration::from_millis(1_500), Duration::from_millis(1_500)));
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use pod_safety_leader::outcome::Outcome;
+use pod_safety_leader::outcome::RequestError;
 use pod_safety_leader::send::WriteContext;
 
 use super::body::path;
@@ -73,7 +73,7 @@ pub(super) async fn is_confirmed(
     common: &EvictionShared,
     update: &EvictionUpdate,
     check: &Precondition,
-) -> Result<bool, Outcome> {
+) -> Result<bool, RequestError> {
     let pod = &update.pod;
     Ok(match check {
         Precondition::Nothing => true,
@@ -96,7 +96,7 @@ pub(super) async fn invalid_reason(
     writer: &WriteContext<'_>,
     common: &EvictionShared,
     update: &EvictionUpdate,
-) -> Result<Option<String>, Outcome> {
+) -> Result<Option<String>, RequestError> {
     let pod = &update.pod;
     let message = match read_pod(writer, pod).await? {
         Some(existing) if existing.key.uid == pod.uid => {
@@ -127,19 +127,19 @@ fn is_open(eviction: wire::Eviction, uid: &Uid, pod: &Uid) -> bool {
 }
 
 /// Reads one object. `None`: it does not exist.
-pub(super) async fn read<T: Decode>(writer: &WriteContext<'_>, path: String) -> Result<Option<T>, Outcome> {
+pub(super) async fn read<T: Decode>(writer: &WriteContext<'_>, path: String) -> Result<Option<T>, RequestError> {
     match writer.query(Call::get(path)).await? {
-        Ok(raw) => raw.decode().map(Some).map_err(|error| Outcome::Failed(ApiError::Undecodable(error))),
+        Ok(raw) => raw.decode().map(Some).map_err(|error| RequestError::Failed(ApiError::Undecodable(error))),
         Err(error) if error.is_not_found() => Ok(None),
-        Err(error) => Err(Outcome::Failed(error)),
+        Err(error) => Err(RequestError::Failed(error)),
     }
 }
 
-async fn read_pod(writer: &WriteContext<'_>, pod: &PodKey) -> Result<Option<Pod>, Outcome> {
+async fn read_pod(writer: &WriteContext<'_>, pod: &PodKey) -> Result<Option<Pod>, RequestError> {
     let path = Kind::Pods.path_in(Some(&pod.namespace));
     let read = read::<wire::Pod>(writer, format!("{path}/{}", pod.name)).await?;
     let read = read.map(|wire| cache::pod_from_wire(wire, writer.env.now())).transpose();
-    read.map_err(|unreadable| Outcome::Failed(ApiError::Malformed(unreadable.reason().to_owned())))
+    read.map_err(|unreadable| RequestError::Failed(ApiError::Malformed(unreadable.reason().to_owned())))
 }
 
 async fn list(
@@ -147,7 +147,7 @@ async fn list(
     common: &EvictionShared,
     namespace: &Arc<str>,
     kind: Kind,
-) -> Result<Arc<Listed>, Outcome> {
+) -> Result<Arc<Listed>, RequestError> {
     let requested_at = writer.env.now();
     let key = (Arc::clone(namespace), kind);
     {
@@ -160,7 +160,7 @@ async fn list(
     let mut listed = Listed::default();
     let path = kind.path_in(Some(namespace));
     let read = cache::read_page(writer.connection, writer.env, path, &mut |raw| listed.read(kind, &raw)).await;
-    read.map_err(Outcome::Failed)?;
+    read.map_err(RequestError::Failed)?;
     let listed = Arc::new(listed);
     common.lists.lock().insert(key, (requested_at, Arc::clone(&listed)));
     Ok(listed)

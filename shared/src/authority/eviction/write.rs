@@ -5,15 +5,16 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use pod_safety_fence::evict::{self, Evicted, NotEvicted, evict};
-use pod_safety_leader::outcome::{Outcome, resource_version, version_of};
+use pod_safety_leader::outcome::{RequestError, resource_version, version_of};
 use pod_safety_leader::send::WriteContext;
 use serde_json::{Value, json};
 
+use super::super::outcome::UpdateOutcome;
 use super::body::{collect, conditions, controller_status, create, name, patch_metadata, path, report, status};
 use super::check::{invalid_reason, is_confirmed, read};
-use super::{ConditionChange, ConditionChanges, EvictionChange, EvictionShared, EvictionUpdate, Report};
+use super::{ConditionChange, ConditionChanges, EvictionChange, EvictionShared, EvictionUpdate, OwnerRequest, Report};
 use crate::client::{ApiError, Call};
-use crate::model::{EVICTION_INVALID, IMPERATIVE_EVICTOR, Kind, Uid};
+use crate::model::{EVICTION_INVALID, EvictionRole, IMPERATIVE_EVICTOR, Kind, Uid};
 use crate::record::error_chain;
 use crate::wire;
 
@@ -34,7 +35,7 @@ pub(in super::super) async fn write(
     writer: &WriteContext<'_>,
     common: &EvictionShared,
     update: &EvictionUpdate,
-) -> (Outcome, Option<String>) {
+) -> (UpdateOutcome, Option<String>) {
     let done = match &update.change {
         EvictionChange::Evict { attempt, floor, heartbeat } => {
             return match attempt_eviction(writer, update, (*attempt, *floor, *heartbeat)).await {
@@ -46,10 +47,12 @@ pub(in super::super) async fn write(
                     };
                     (send_status(writer, common, Kind::Evictions, update, &body).await, Some(message))
                 }
-                Err(outcome) => (outcome, None),
+                Err(error) => (error.into(), None),
             };
         }
-        EvictionChange::Create { number, .. } => create_eviction(writer, update, *number).await,
+        EvictionChange::Create { number, owners, labels } => {
+            create_eviction(writer, update, *number, (owners, labels)).await
+        }
         EvictionChange::Mark { owners, labels } => sent(writer, patch_metadata(update, owners, labels)).await,
         EvictionChange::Collect => sent(writer, collect(update)).await,
         EvictionChange::Request { observed, conditions: changes } => {
@@ -60,15 +63,15 @@ pub(in super::super) async fn write(
                 let changes = refusal_conditions(message, *transitions);
                 write_request_status(writer, common, update, *observed, Some(&changes)).await
             }
-            Ok(None) => Outcome::Changed,
-            Err(outcome) => outcome,
+            Ok(None) => RequestError::Changed.into(),
+            Err(error) => error.into(),
         },
         EvictionChange::Status(change) => match is_confirmed(writer, common, update, &change.check).await {
             Ok(true) => {
                 send_status(writer, common, Kind::Evictions, update, &|now| controller_status(change, now)).await
             }
-            Ok(false) => Outcome::Changed,
-            Err(outcome) => outcome,
+            Ok(false) => RequestError::Changed.into(),
+            Err(error) => error.into(),
         },
         EvictionChange::Report(made) => {
             send_status(writer, common, Kind::Evictions, update, &|now| report(made, now)).await
@@ -84,7 +87,7 @@ async fn write_request_status(
     update: &EvictionUpdate,
     observed: i64,
     new_conditions: Option<&ConditionChanges>,
-) -> Outcome {
+) -> UpdateOutcome {
     let body = |now| {
         let mut body = json!({ "observedGeneration": observed });
         if let Some(changes) = new_conditions {
@@ -106,8 +109,8 @@ fn refusal_conditions(message: String, (failed, evicted): (bool, bool)) -> Condi
     ConditionChanges { failed: ConditionChange { is_true: true, reason, message, transition: failed }, evicted }
 }
 
-async fn sent(writer: &WriteContext<'_>, call: Call) -> Outcome {
-    writer.send(call, None).await.map_or_else(|outcome| outcome, |_| Outcome::Written)
+async fn sent(writer: &WriteContext<'_>, call: Call) -> UpdateOutcome {
+    writer.send(call, None).await.map_or_else(UpdateOutcome::from, |_| UpdateOutcome::Written)
 }
 
 /// Whether the API server refused a time because its clock differs. It would refuse the same body each time.
@@ -124,7 +127,7 @@ async fn send_status(
     kind: Kind,
     update: &EvictionUpdate,
     body: &(dyn Fn(Timestamp) -> Value + Send + Sync),
-) -> Outcome {
+) -> UpdateOutcome {
     let now = || {
         let ahead = SignedDuration::from_secs(common.ahead.load(Ordering::Relaxed));
         let wall = writer.env.clock.wall();
@@ -134,9 +137,9 @@ async fn send_status(
     let answer = match writer.query(call()).await {
         Ok(Err(error)) if is_about_time(&error) => {
             let (sent_at, Ok(server)) = (writer.env.clock.wall(), writer.connection.server_info().await) else {
-                return Outcome::Failed(error);
+                return RequestError::Failed(error).into();
             };
-            let Some(date) = server.date else { return Outcome::Failed(error) };
+            let Some(date) = server.date else { return RequestError::Failed(error).into() };
             let ahead = date.duration_since(sent_at).as_secs();
             common.ahead.store(ahead, Ordering::Relaxed);
             tracing::warn!(
@@ -148,35 +151,39 @@ async fn send_status(
         other => other,
     };
     match answer {
-        Ok(Ok(answer)) if version_of(&answer) == Some(update.rv) => Outcome::NoEffect,
-        Ok(Ok(_)) => Outcome::Written,
-        Ok(Err(error)) => Outcome::from_error(error),
-        Err(outcome) => outcome,
+        Ok(Ok(answer)) if version_of(&answer) == Some(update.rv) => UpdateOutcome::NoEffect,
+        Ok(Ok(_)) => UpdateOutcome::Written,
+        Ok(Err(error)) => RequestError::from_error(error).into(),
+        Err(error) => error.into(),
     }
 }
 
 /// Creates an Eviction under the first free name. If an Eviction of this pod has the name, the cache is behind.
-async fn create_eviction(writer: &WriteContext<'_>, update: &EvictionUpdate, first: u32) -> Outcome {
-    let EvictionChange::Create { owners, labels, .. } = &update.change else { return Outcome::Withdrawn };
+async fn create_eviction(
+    writer: &WriteContext<'_>,
+    update: &EvictionUpdate,
+    first: u32,
+    (owners, labels): (&[OwnerRequest], &[(Box<str>, EvictionRole)]),
+) -> UpdateOutcome {
     for number in first..first.saturating_add(NAMES) {
         match writer.query(create(&update.pod, number, owners, labels)).await {
-            Ok(Ok(_)) => return Outcome::Written,
+            Ok(Ok(_)) => return UpdateOutcome::Written,
             Ok(Err(error)) if error.code() == Some(NAME_TAKEN) => {
                 let name = name(number, &update.pod.name);
                 let path = path(Kind::Evictions, &update.pod.namespace, Some(&name), "");
                 match read::<wire::Eviction>(writer, path).await {
                     Ok(Some(existing)) if target_of(&existing).as_ref() == Some(&update.pod.uid) => {
-                        return Outcome::Changed;
+                        return RequestError::Changed.into();
                     }
                     Ok(_) => {}
-                    Err(outcome) => return outcome,
+                    Err(error) => return error.into(),
                 }
             }
-            Ok(Err(error)) => return Outcome::from_error(error),
-            Err(outcome) => return outcome,
+            Ok(Err(error)) => return RequestError::from_error(error).into(),
+            Err(error) => return error.into(),
         }
     }
-    Outcome::Changed
+    RequestError::Changed.into()
 }
 
 fn target_of(eviction: &wire::Eviction) -> Option<Uid> {
@@ -190,15 +197,15 @@ async fn attempt_eviction(
     writer: &WriteContext<'_>,
     update: &EvictionUpdate,
     (attempt, floor, heartbeat): (u32, i64, bool),
-) -> Result<(Report, Option<i64>), Outcome> {
+) -> Result<(Report, Option<i64>), RequestError> {
     let path = path(Kind::Evictions, &update.pod.namespace, Some(&update.name), "");
-    let eviction_meta = read::<wire::OnlyMeta>(writer, path).await?.ok_or(Outcome::Gone)?;
+    let eviction_meta = read::<wire::OnlyMeta>(writer, path).await?.ok_or(RequestError::Gone)?;
     let meta = eviction_meta.metadata.unwrap_or_default();
     if resource_version(&meta) != Some(update.rv) || meta.uid != Some(update.uid.to_string()) {
-        return Err(Outcome::Changed);
+        return Err(RequestError::Changed);
     }
     let now = writer.env.now();
-    let term = writer.leadership.term(now).ok_or(Outcome::NotLeader)?;
+    let term = writer.leadership.term(now).ok_or(RequestError::NotLeader)?;
     let eviction = evict::Eviction { pod: update.pod.clone(), dry_run: false };
     let answer = evict(writer.connection, writer.env, &eviction, (now + EVICT_TIMEOUT).min(term.ends())).await;
     let wall = writer.env.clock.wall();

@@ -3,11 +3,12 @@
 use std::fmt;
 
 use pod_safety_fence::quorum_read::{decode_lease, lease_call};
-use pod_safety_leader::outcome::Outcome;
+use pod_safety_leader::outcome::RequestError;
 use pod_safety_leader::send::WriteContext;
 use pod_safety_proof::{EvidenceKind, WholeNode};
 use serde_json::json;
 
+use super::super::outcome::UpdateOutcome;
 use super::live::Live;
 use super::{Effect, ManagedTaint, NodeUpdate, conditions, taints};
 use crate::client::{ApiError, Call, Method, WriteCall as _};
@@ -81,7 +82,10 @@ impl fmt::Display for NodeChanges {
 }
 
 /// Executes an update. Returns the outcome, and the changes that were made.
-pub(in crate::authority) async fn write(writer: &WriteContext<'_>, update: &NodeUpdate) -> (Outcome, NodeChanges) {
+pub(in crate::authority) async fn write(
+    writer: &WriteContext<'_>,
+    update: &NodeUpdate,
+) -> (UpdateOutcome, NodeChanges) {
     let mut done = NodeChanges::default();
     let outcome = match carry_out(writer, update, &mut done).await {
         Ok(outcome) | Err(outcome) => outcome,
@@ -89,43 +93,47 @@ pub(in crate::authority) async fn write(writer: &WriteContext<'_>, update: &Node
     (outcome, done)
 }
 
-async fn carry_out(writer: &WriteContext<'_>, update: &NodeUpdate, done: &mut NodeChanges) -> Result<Outcome, Outcome> {
+async fn carry_out(
+    writer: &WriteContext<'_>,
+    update: &NodeUpdate,
+    done: &mut NodeChanges,
+) -> Result<UpdateOutcome, UpdateOutcome> {
     let read = read_node(writer, update).await?;
     let version = read.version().to_owned();
     let live = write_status(writer, update, read, done).await?;
     write_rest(writer, update, &live, done).await?;
     Ok(match (done.is_empty(), version == update.rv.to_string()) {
-        (false, _) => Outcome::Written,
+        (false, _) => UpdateOutcome::Written,
         // The node has all changes already. If its version differs, the cache is behind; if not, no write will ever change
         // anything.
-        (true, false) => Outcome::Changed,
-        (true, true) => Outcome::NoEffect,
+        (true, false) => RequestError::Changed.into(),
+        (true, true) => UpdateOutcome::NoEffect,
     })
 }
 
 /// Reads the node by quorum, and checks that it is as the decision found it.
-async fn read_node(writer: &WriteContext<'_>, update: &NodeUpdate) -> Result<Live, Outcome> {
+async fn read_node(writer: &WriteContext<'_>, update: &NodeUpdate) -> Result<Live, UpdateOutcome> {
     let node = writer.query(Call::get(path(update)).all_fields());
     let Some(not_reporting) = &update.not_reporting else {
         let live = check_uid(node.await?, update)?;
         let same = live.confirms(update, writer.cache, writer.env.now());
-        return if same { Ok(live) } else { Err(Outcome::Changed) };
+        return if same { Ok(live) } else { Err(RequestError::Changed.into()) };
     };
     let (node, lease) = futures::future::join(node, writer.query(lease_call(&update.node.name))).await;
-    let (live, lease) = (check_uid(node?, update)?, decode_lease(lease?).map_err(Outcome::Failed)?);
+    let (live, lease) = (check_uid(node?, update)?, decode_lease(lease?).map_err(RequestError::Failed)?);
     // The decision rests on this comparison, not on the version: other clients write to an unreachable node, too, for
     // instance which volumes are attached to it.
     match live.has_reported(not_reporting, &lease) {
         Ok(false) => Ok(live),
-        Ok(true) => Err(Outcome::Heard),
-        Err(error) => Err(Outcome::Failed(error)),
+        Ok(true) => Err(UpdateOutcome::Heard),
+        Err(error) => Err(RequestError::Failed(error).into()),
     }
 }
 
 /// Checks that the answer is the node that the decision is about.
-fn check_uid(answer: Result<Raw, ApiError>, update: &NodeUpdate) -> Result<Live, Outcome> {
-    let live = read(answer.map_err(Outcome::from_error)?)?;
-    if live.meta("uid") == Some(&*update.node.uid.to_string()) { Ok(live) } else { Err(Outcome::Gone) }
+fn check_uid(answer: Result<Raw, ApiError>, update: &NodeUpdate) -> Result<Live, RequestError> {
+    let live = read(answer.map_err(RequestError::from_error)?)?;
+    if live.meta("uid") == Some(&*update.node.uid.to_string()) { Ok(live) } else { Err(RequestError::Gone) }
 }
 
 async fn write_status(
@@ -133,7 +141,7 @@ async fn write_status(
     update: &NodeUpdate,
     live: Live,
     done: &mut NodeChanges,
-) -> Result<Live, Outcome> {
+) -> Result<Live, UpdateOutcome> {
     let change = conditions::change(update, &live, writer.env.now(), writer.env.clock.wall());
     if change.conditions.is_empty() {
         return Ok(live);
@@ -147,7 +155,7 @@ async fn write_status(
     // If a webhook undid the change of the conditions, the taints are not added.
     let unknown = answer.condition_status("Ready") == Some(conditions::UNKNOWN);
     if answer.version() == live.version() || (change.sets_unknown && !unknown) {
-        return Err(Outcome::NoEffect);
+        return Err(UpdateOutcome::NoEffect);
     }
     (done.set_unknown, done.unreachable) = (change.sets_unknown, change.unreachable);
     done.turned_not_ready = change.turned_not_ready;
@@ -159,7 +167,7 @@ async fn write_rest(
     update: &NodeUpdate,
     live: &Live,
     done: &mut NodeChanges,
-) -> Result<(), Outcome> {
+) -> Result<(), UpdateOutcome> {
     let Some(change) = taints::change(update, live, writer.env.clock.wall()) else { return Ok(()) };
     let taints::Change { labels, taints, added, removed } = change;
     let named = labels.keys().cloned().collect();
@@ -175,14 +183,14 @@ async fn write_rest(
     let call = kept.map_or_else(|| Call::write(Method::Patch, path(update), &body), Call::permitted);
     let answer = Live::read(writer.send(call, None).await?);
     if answer.is_ok_and(|answer| answer.version() == live.version()) {
-        return Err(Outcome::NoEffect);
+        return Err(UpdateOutcome::NoEffect);
     }
     (done.added, done.removed, done.labels) = (added, removed, named);
     Ok(())
 }
 
-fn read(raw: Raw) -> Result<Live, Outcome> {
-    Live::read(raw).map_err(Outcome::Failed)
+fn read(raw: Raw) -> Result<Live, RequestError> {
+    Live::read(raw).map_err(RequestError::Failed)
 }
 
 fn path(update: &NodeUpdate) -> String {

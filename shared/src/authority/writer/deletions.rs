@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pod_safety_leader::outcome::{Outcome, READS_TOO_SLOW};
+use pod_safety_leader::outcome::READS_TOO_SLOW;
+use pod_safety_leader::outcome::RequestError::{Changed, Expired, Failed, Gone, NotLeader};
 
 use super::super::claim::DeleteCause;
 use super::super::delete::{delete, event_and_reason};
+use super::super::outcome::DeleteOutcome;
 use super::super::retry_tracker::{Admission, RetryTracker};
 use super::{Authority, CompletionHandler, GracefulDeleteRequest, PriorityLevel, Submitted, Work, WorkerPool};
 use crate::cache::{self, Lookup};
@@ -58,9 +60,9 @@ impl CheckedNode {
     }
 }
 
-fn withdrawn(request: GracefulDeleteRequest) -> (GracefulDeleteRequest, (Outcome, Rv)) {
+fn withdrawn(request: GracefulDeleteRequest) -> (GracefulDeleteRequest, (DeleteOutcome, Rv)) {
     let rv = request.rv;
-    (request, (Outcome::Withdrawn, rv))
+    (request, (DeleteOutcome::Withdrawn, rv))
 }
 
 /// Whether the NoExecute taints are the same.
@@ -118,24 +120,17 @@ impl Authority {
             // A controller that was rejected meanwhile may have newer data.
             let requested_again = retries.was_requested_again(uid).then_some(now);
             let retry_at = match &outcome {
-                Outcome::Ending | Outcome::Gone => {
+                DeleteOutcome::Ending | DeleteOutcome::Error(Gone) => {
                     retries.settle(uid, now);
                     None
                 }
-                Outcome::Withdrawn => {
+                DeleteOutcome::Withdrawn => {
                     retries.release(uid);
                     requested_again
                 }
-                Outcome::Changed | Outcome::Expired => Some(retries.record_failure(uid, rv, Duration::ZERO, now)),
-                Outcome::Failed(error) => Some(retries.record_failure(uid, rv, error.retry_after(), now)),
-                Outcome::NotLeader
-                | Outcome::Written
-                | Outcome::NoEffect
-                | Outcome::Heard
-                | Outcome::NotReady(_)
-                | Outcome::Refused(_)
-                | Outcome::Released(_)
-                | Outcome::FinalizersRemain(_) => {
+                DeleteOutcome::Error(Changed | Expired) => Some(retries.record_failure(uid, rv, Duration::ZERO, now)),
+                DeleteOutcome::Error(Failed(error)) => Some(retries.record_failure(uid, rv, error.retry_after(), now)),
+                DeleteOutcome::Error(NotLeader) => {
                     retries.release(uid);
                     None
                 }
@@ -158,22 +153,22 @@ impl Authority {
         request: GracefulDeleteRequest,
         owner: &Arc<dyn CompletionHandler>,
         checked_node: &mut CheckedNode,
-    ) -> (GracefulDeleteRequest, (Outcome, Rv)) {
+    ) -> (GracefulDeleteRequest, (DeleteOutcome, Rv)) {
         let rv = request.rv;
         let request = match checked_node.remembered(request.cause.node(), self.env.now()) {
             Some(true) => request,
-            Some(false) => return (request, (Outcome::Changed, rv)),
+            Some(false) => return (request, (Changed.into(), rv)),
             None => match self.matches_cache(&request.cause, checked_node).await {
                 // An answer is as old as its request: it came late, or this process was suspended.
                 Ok(_) if checked_node.remembered(request.cause.node(), self.env.now()).is_none() => {
-                    return (request, (Outcome::Expired, rv));
+                    return (request, (Expired.into(), rv));
                 }
                 Ok(true) => match owner.redecide(&request) {
                     Some(still) => still,
                     None => return withdrawn(request),
                 },
-                Ok(false) => return (request, (Outcome::Changed, rv)),
-                Err(error) => return (request, (Outcome::Failed(error), rv)),
+                Ok(false) => return (request, (Changed.into(), rv)),
+                Err(error) => return (request, (Failed(error).into(), rv)),
             },
         };
         let done = delete(&self.connection, &self.env, &self.leadership, &request).await;
@@ -219,11 +214,11 @@ impl Authority {
         self.events.record(Event { reporter, object, kind, reason, code, message });
     }
 
-    fn record_outcome(&self, request: &GracefulDeleteRequest, outcome: &Outcome, controller: &'static str) {
+    fn record_outcome(&self, request: &GracefulDeleteRequest, outcome: &DeleteOutcome, controller: &'static str) {
         let pod = &request.pod;
         let object = InvolvedObject::Pod(pod.clone());
         let (action, reason, message) = match outcome {
-            Outcome::Ending => {
+            DeleteOutcome::Ending => {
                 let ((reporter, reason), recorded) = event_and_reason(&request.cause);
                 let message = match &request.cause {
                     DeleteCause::Taint { .. } => format!("Marking for deletion Pod {pod}"),
@@ -232,12 +227,12 @@ impl Authority {
                 self.events.record(Event::new(reporter, object, EventType::Normal, reason, message));
                 (Action::Deleted, recorded, request.cause.to_string())
             }
-            Outcome::Failed(error) => {
+            DeleteOutcome::Error(Failed(error)) => {
                 let why = error_chain(error);
                 self.emit_warning(request, None, format!("the deletion failed and is tried again: {why}"));
                 (Action::Failed, error.category(), why)
             }
-            Outcome::Expired => {
+            DeleteOutcome::Error(Expired) => {
                 let within = NODE_CHECK_VALID_FOR.as_secs();
                 let why = format!(
                     "the node was read, but the answer took longer than {within}s, and the node may have changed since: tried again"
@@ -245,17 +240,12 @@ impl Authority {
                 self.emit_warning(request, Some(READS_TOO_SLOW), why.clone());
                 (Action::Failed, READS_TOO_SLOW, why)
             }
-            Outcome::Gone => (Action::Dropped, "Gone", "the pod no longer exists".to_owned()),
-            Outcome::Withdrawn => (Action::Dropped, "Withdrawn", "the deletion is no longer wanted".to_owned()),
-            Outcome::NotLeader => (Action::Dropped, "NotLeader", "leadership was lost before the act".to_owned()),
-            Outcome::Changed
-            | Outcome::Written
-            | Outcome::NoEffect
-            | Outcome::Heard
-            | Outcome::NotReady(_)
-            | Outcome::Refused(_)
-            | Outcome::Released(_)
-            | Outcome::FinalizersRemain(_) => {
+            DeleteOutcome::Error(Gone) => (Action::Dropped, "Gone", "the pod no longer exists".to_owned()),
+            DeleteOutcome::Withdrawn => (Action::Dropped, "Withdrawn", "the deletion is no longer wanted".to_owned()),
+            DeleteOutcome::Error(NotLeader) => {
+                (Action::Dropped, "NotLeader", "leadership was lost before the act".to_owned())
+            }
+            DeleteOutcome::Error(Changed) => {
                 (Action::Dropped, "Changed", "pod or node changed since the decision".to_owned())
             }
         };

@@ -1,8 +1,9 @@
 //! Records of requested evictions: the line in the journal, and an Event on the pod.
 
-use pod_safety_leader::outcome::Outcome;
+use pod_safety_leader::outcome::RequestError;
 
 use super::super::eviction::{ConditionChanges, EvictionChange, EvictionUpdate};
+use super::super::outcome::UpdateOutcome;
 use super::Authority;
 use crate::events::{Event, EventType, InvolvedObject, ReportingController};
 use crate::record::{Action, LogEvent, Record, error_chain};
@@ -42,13 +43,13 @@ impl Authority {
     pub(super) fn record_eviction(
         &self,
         update: &EvictionUpdate,
-        outcome: &Outcome,
+        outcome: &UpdateOutcome,
         answer: &Option<String>,
         controller: &'static str,
     ) {
         let (uid, change) = (&update.uid, update.change.name());
         let (action, reason, message) = match outcome {
-            Outcome::Written => match event_for(&update.change, answer.as_ref()) {
+            UpdateOutcome::Written => match event_for(&update.change, answer.as_ref()) {
                 Some((kind, reason, message)) => {
                     let object = InvolvedObject::Pod(update.pod.clone());
                     self.events.record(Event::new(ReportingController::Own, object, kind, reason, message.clone()));
@@ -59,7 +60,7 @@ impl Authority {
                     return;
                 }
             },
-            Outcome::Failed(error) => (Action::Failed, error.category(), error_chain(error)),
+            UpdateOutcome::Error(RequestError::Failed(error)) => (Action::Failed, error.category(), error_chain(error)),
             _ => {
                 tracing::debug!(controller, %uid, pod = %update.pod, change, outcome = outcome.name(), "an eviction was not written; deciding again");
                 return;

@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use pod_safety_fence::{
     FenceStepRequest, MonitorRequest, PolicyStatusUpdate, RemediationRequest, RemediationUpdate, Step, StepContext,
-    execute_step, monitor, update_remediation, write_policy_status,
+    StepOutcome, execute_step, monitor, update_remediation, write_policy_status,
 };
-use pod_safety_leader::outcome::Outcome;
 use pod_safety_leader::send::WriteContext;
 
 use super::super::retry_tracker::{Admission, RetryTracker};
@@ -57,14 +56,14 @@ impl StepTracker {
     }
 
     /// The step ended. Returns when the next step may run, if it failed or has to wait.
-    fn end(&mut self, flow: &Arc<str>, outcome: &Outcome, pause: Duration, now: Mono) -> Option<Mono> {
+    fn end(&mut self, flow: &Arc<str>, outcome: &StepOutcome, pause: Duration, now: Mono) -> Option<Mono> {
         let at_least = match outcome {
-            Outcome::Written if !pause.is_zero() => return Some(self.0.pause(flow, (), pause, now)),
-            Outcome::Written | Outcome::NotLeader => {
+            StepOutcome::Written if !pause.is_zero() => return Some(self.0.pause(flow, (), pause, now)),
+            StepOutcome::Written | StepOutcome::NotLeader => {
                 self.0.forget(flow);
                 return None;
             }
-            Outcome::Failed(error) => error.retry_after(),
+            StepOutcome::Failed(error) => error.retry_after(),
             _ => Duration::ZERO,
         };
         Some(self.0.record_failure(flow, (), at_least, now))
@@ -178,7 +177,7 @@ impl Authority {
 
     pub(super) async fn monitor(&self, request: &MonitorRequest, owner: &Arc<dyn CompletionHandler>) {
         let outcome = monitor(&self.step_context(), request).await;
-        if let (Outcome::Failed(error), Some(failures)) = (&outcome, self.failures_to_log(&device_flow(request))) {
+        if let (StepOutcome::Failed(error), Some(failures)) = (&outcome, self.failures_to_log(&device_flow(request))) {
             tracing::warn!(controller = owner.controller(), uid = %request.uid, device = %request.device, failures, error = %error_chain(error), "the status of a FenceDevice was not written; trying again");
         }
         self.complete_step("monitor", &device_flow(request), &outcome, REPORT_INTERVAL, owner);
@@ -187,12 +186,12 @@ impl Authority {
     pub(super) async fn remediate(&self, request: &RemediationRequest, owner: &Arc<dyn CompletionHandler>) {
         let outcome = update_remediation(&self.step_context(), request).await;
         match (&outcome, &request.update, &request.node) {
-            (Outcome::Written, RemediationUpdate::WriteStatus(status), Some(node)) => {
+            (StepOutcome::Written, RemediationUpdate::WriteStatus(status), Some(node)) => {
                 let (kind, reason, message) = remediation_event(status);
                 let object = InvolvedObject::Node(node.clone());
                 self.events.record(Event::new(ReportingController::Own, object, kind, reason, message));
             }
-            (Outcome::Failed(error), ..) => {
+            (StepOutcome::Failed(error), ..) => {
                 let RemediationRequest { namespace, name, .. } = request;
                 if let Some(failures) = self.failures_to_log(&remediation_flow(request)) {
                     tracing::warn!(controller = owner.controller(), uid = %request.uid, %namespace, %name, failures, error = %error_chain(error), "the status of a remediation was not written; trying again");
@@ -205,7 +204,7 @@ impl Authority {
 
     pub(super) async fn review(&self, request: &PolicyStatusUpdate, owner: &Arc<dyn CompletionHandler>) {
         let outcome = write_policy_status(&self.step_context(), request).await;
-        if let (Outcome::Failed(error), Some(failures)) = (&outcome, self.failures_to_log(&policy_flow(request))) {
+        if let (StepOutcome::Failed(error), Some(failures)) = (&outcome, self.failures_to_log(&policy_flow(request))) {
             tracing::warn!(controller = owner.controller(), uid = %request.uid, policy = %request.name, failures, error = %error_chain(error), "the status of a FencePolicy was not written; trying again");
         }
         self.complete_step("review", &policy_flow(request), &outcome, REPORT_INTERVAL, owner);
@@ -220,7 +219,7 @@ impl Authority {
         &self,
         step: &'static str,
         flow: &Arc<str>,
-        outcome: &Outcome,
+        outcome: &StepOutcome,
         pause: Duration,
         owner: &Arc<dyn CompletionHandler>,
     ) {
@@ -228,29 +227,34 @@ impl Authority {
         let now = self.env.now();
         let retry_at = self.state.lock().steps.end(flow, outcome, pause, now);
         self.metrics.outcomes.with_label_values(&[outcome.name()]).inc();
-        if !matches!(outcome, Outcome::NotLeader) {
+        if !matches!(outcome, StepOutcome::NotLeader) {
             owner.wake_at(retry_at.unwrap_or(now));
         }
     }
 
-    pub(super) fn record_fence_step(&self, request: &FenceStepRequest, outcome: &Outcome, controller: &'static str) {
+    pub(super) fn record_fence_step(
+        &self,
+        request: &FenceStepRequest,
+        outcome: &StepOutcome,
+        controller: &'static str,
+    ) {
         let (node, step) = (&request.node, request.step.name());
         match outcome {
-            Outcome::Written => self.record_step(request, controller),
-            Outcome::Failed(error) => {
+            StepOutcome::Written => self.record_step(request, controller),
+            StepOutcome::Failed(error) => {
                 if let Some(failures) = self.failures_to_log(node) {
                     tracing::warn!(controller, %node, step, failures, error = %error_chain(error), "a step of fencing failed; trying again");
                 }
             }
-            Outcome::NotReady(why) => {
+            StepOutcome::NotReady(why) => {
                 if let Some(failures) = self.failures_to_log(node) {
                     tracing::info!(controller, %node, step, failures, why, "a step of fencing waits for an object; trying again");
                 }
             }
-            Outcome::Refused(refusal) => {
+            StepOutcome::Refused(refusal) => {
                 tracing::warn!(controller, %node, step, reason = refusal.reason(), error = %error_chain(refusal), "the evidence is not valid now; trying again");
             }
-            Outcome::Heard => {
+            StepOutcome::Heard => {
                 tracing::warn!(controller, %node, step, "the node reported meanwhile: nothing was done to it");
             }
             _ => {
@@ -317,7 +321,7 @@ mod tests {
         for pause in [1, 2, 4, 8, 16, 30, 30] {
             assert!(steps.begin(&flow, now).is_ok());
             let again = now + Duration::from_secs(pause);
-            assert_eq!(steps.end(&flow, &Outcome::Changed, Duration::ZERO, now), Some(again));
+            assert_eq!(steps.end(&flow, &StepOutcome::Changed, Duration::ZERO, now), Some(again));
             now = again;
         }
     }
@@ -328,14 +332,14 @@ mod tests {
         let (mut steps, flow): (_, Arc<str>) = (StepTracker::default(), "device ns/bmc".into());
         let began = Mono::default();
         assert!(steps.begin(&flow, began).is_ok());
-        let again = steps.end(&flow, &Outcome::Written, REPORT_INTERVAL, began);
+        let again = steps.end(&flow, &StepOutcome::Written, REPORT_INTERVAL, began);
         assert_eq!(again, Some(began + REPORT_INTERVAL));
         assert!(matches!(steps.begin(&flow, began), Err(Submitted::Later(until)) if Some(until) == again));
         assert!(steps.begin(&flow, began + REPORT_INTERVAL).is_ok());
         // The steps of a node follow each other without delay.
         let node: Arc<str> = "n".into();
         assert!(steps.begin(&node, began).is_ok());
-        assert_eq!(steps.end(&node, &Outcome::Written, Duration::ZERO, began), None);
+        assert_eq!(steps.end(&node, &StepOutcome::Written, Duration::ZERO, began), None);
         assert!(steps.begin(&node, began).is_ok());
     }
 }

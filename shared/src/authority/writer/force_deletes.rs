@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use pod_safety_leader::outcome::{Outcome, VerifyError};
+use pod_safety_leader::outcome::RequestError::{Changed, Expired, Failed, Gone, NotLeader};
+use pod_safety_leader::outcome::VerifyError;
 use pod_safety_proof::{Claim, ForceDeleteRequest, Refusal};
 
 use super::super::act;
 use super::super::claim::ClaimKind;
+use super::super::outcome::ForceOutcome;
 use super::super::retry_tracker::Admission;
 use super::super::verify::{FORCE_DELETE_REFUSED, Verifier};
 use super::{Authority, CompletionHandler, PriorityLevel, Submitted, Work, WorkerPool};
@@ -58,11 +60,11 @@ impl Authority {
         Submitted::Accepted
     }
 
-    pub(super) async fn force_delete(&self, verifier: &mut Verifier<'_>, force: &ForceDeleteRequest) -> Outcome {
+    pub(super) async fn force_delete(&self, verifier: &mut Verifier<'_>, force: &ForceDeleteRequest) -> ForceOutcome {
         let evidence = match verifier.verify(force).await {
             Ok(evidence) => evidence,
-            Err(VerifyError::Refused(Refusal::PodChanged)) => return Outcome::Changed,
-            Err(refusal) => return Outcome::Refused(refusal),
+            Err(VerifyError::Refused(Refusal::PodChanged)) => return Changed.into(),
+            Err(refusal) => return ForceOutcome::Refused(refusal),
         };
         // The volume guard must know it, also if another client removes the pod first.
         self.cache.record_proved_terminated(&force.pod.uid);
@@ -74,7 +76,7 @@ impl Authority {
     pub(super) fn complete_force_delete(
         &self,
         force: &ForceDeleteRequest,
-        outcome: &Outcome,
+        outcome: &ForceOutcome,
         owner: &Arc<dyn CompletionHandler>,
     ) {
         let now = self.env.now();
@@ -84,25 +86,19 @@ impl Authority {
             // A request that came meanwhile may have newer data.
             let requested_again = state.retries.was_requested_again(uid).then_some(now);
             match outcome {
-                Outcome::Released(_) | Outcome::FinalizersRemain(_) | Outcome::Gone => {
+                ForceOutcome::Released(_) | ForceOutcome::FinalizersRemain(_) | ForceOutcome::Error(Gone) => {
                     state.retries.settle(uid, now);
                     None
                 }
-                Outcome::NotLeader
-                | Outcome::Written
-                | Outcome::NoEffect
-                | Outcome::Heard
-                | Outcome::NotReady(_)
-                | Outcome::Ending
-                | Outcome::Withdrawn => {
+                ForceOutcome::Error(NotLeader) => {
                     state.retries.release(uid);
                     None
                 }
-                Outcome::Changed | Outcome::Expired | Outcome::Refused(_) => {
+                ForceOutcome::Error(Changed | Expired) | ForceOutcome::Refused(_) => {
                     let until = state.retries.record_failure(uid, basis(force), Duration::ZERO, now);
                     requested_again.or(Some(until))
                 }
-                Outcome::Failed(error) => {
+                ForceOutcome::Error(Failed(error)) => {
                     let until = state.retries.record_failure(uid, basis(force), error.retry_after(), now);
                     requested_again.or(Some(until))
                 }
@@ -116,31 +112,27 @@ impl Authority {
         }
     }
 
-    fn report(&self, force: &ForceDeleteRequest, outcome: &Outcome, controller: &'static str) {
+    fn report(&self, force: &ForceDeleteRequest, outcome: &ForceOutcome, controller: &'static str) {
         let (action, reason, message) = match outcome {
-            Outcome::Released(kind) | Outcome::FinalizersRemain(kind) => {
+            ForceOutcome::Released(kind) | ForceOutcome::FinalizersRemain(kind) => {
                 self.metrics.releases.with_label_values(&[kind.name()]).inc();
                 (Action::ForceDeleted, kind.name(), kind.to_string())
             }
-            Outcome::Written
-            | Outcome::NoEffect
-            | Outcome::Heard
-            | Outcome::NotReady(_)
-            | Outcome::Ending
-            | Outcome::Withdrawn => {
-                return;
+            ForceOutcome::Error(Gone) => (Action::Dropped, "Gone", "the pod was removed before that".to_owned()),
+            ForceOutcome::Error(Changed) => {
+                (Action::Dropped, "Changed", "the pod changed since the decision".to_owned())
             }
-            Outcome::Gone => (Action::Dropped, "Gone", "the pod was removed before that".to_owned()),
-            Outcome::Changed => (Action::Dropped, "Changed", "the pod changed since the decision".to_owned()),
-            Outcome::Expired => {
+            ForceOutcome::Error(Expired) => {
                 (Action::Dropped, "Expired", "the evidence expired before the act; it is gathered again".to_owned())
             }
-            Outcome::NotLeader => (Action::Dropped, "NotLeader", "leadership was lost before the act".to_owned()),
-            Outcome::Refused(refusal) => {
+            ForceOutcome::Error(NotLeader) => {
+                (Action::Dropped, "NotLeader", "leadership was lost before the act".to_owned())
+            }
+            ForceOutcome::Refused(refusal) => {
                 self.metrics.refusals.with_label_values(&[refusal.reason()]).inc();
                 (Action::Refused, refusal.reason(), error_chain(refusal))
             }
-            Outcome::Failed(error) => (Action::Failed, error.category(), error_chain(error)),
+            ForceOutcome::Error(Failed(error)) => (Action::Failed, error.category(), error_chain(error)),
         };
         self.emit_event(force, action, reason, &message);
         let node = force.claim.node().cloned();

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use pod_safety_leader::outcome::Outcome;
+use pod_safety_leader::outcome::RequestError;
 
 use super::super::node::{NodeChanges, NodeUpdate};
+use super::super::outcome::UpdateOutcome;
 use super::Authority;
 use crate::events::{Event, EventType, InvolvedObject, ReportingController};
 use crate::model::PodKey;
@@ -19,7 +20,7 @@ impl Authority {
     pub(super) fn record_node_update(
         &self,
         update: &NodeUpdate,
-        outcome: &Outcome,
+        outcome: &UpdateOutcome,
         done: &NodeChanges,
         controller: &'static str,
     ) {
@@ -32,7 +33,7 @@ impl Authority {
         if !done.is_empty() {
             self.write_record(update, Action::Marked, done.reason(), done.to_string(), controller);
         }
-        if let Outcome::Failed(error) = outcome {
+        if let UpdateOutcome::Error(RequestError::Failed(error)) = outcome {
             self.write_record(update, Action::Failed, error.category(), error_chain(error), controller);
         }
     }

@@ -51,16 +51,16 @@ impl CompletionHandler for RecordingHandler {
     fn controller(&self) -> &'static str {
         self.controller
     }
-    fn completed(&self, force: &ForceDeleteRequest, outcome: &Outcome) {
+    fn completed(&self, force: &ForceDeleteRequest, outcome: &ForceOutcome) {
         self.ended.lock().push(format!("{} {}", force.pod.name, outcome.name()));
     }
-    fn update_completed(&self, update: &Update, outcome: &Outcome) {
+    fn update_completed(&self, update: &Update, outcome: &UpdateOutcome) {
         self.ended.lock().push(format!("{}: {}", update.uid(), outcome.name()));
     }
     fn redecide(&self, delete: &GracefulDeleteRequest) -> Option<GracefulDeleteRequest> {
         (!self.changed_its_mind.load(Ordering::SeqCst)).then(|| delete.clone())
     }
-    fn delete_completed(&self, delete: &GracefulDeleteRequest, outcome: &Outcome, _at: Mono) {
+    fn delete_completed(&self, delete: &GracefulDeleteRequest, outcome: &DeleteOutcome, _at: Mono) {
         self.ended.lock().push(format!("{} {}", delete.pod.name, outcome.name()));
     }
     fn wake_at(&self, when: Mono) {

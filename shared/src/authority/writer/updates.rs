@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pod_safety_leader::outcome::Outcome;
+use pod_safety_leader::outcome::RequestError;
 use pod_safety_leader::send::WriteContext;
 
 use super::super::node::NodeChanges;
+use super::super::outcome::UpdateOutcome;
 use super::super::retry_tracker::{Admission, RetryTracker};
 use super::super::update::{Basis, FinishedObject, Update, UpdateKind, write};
 use super::super::verify::Verifier;
@@ -126,40 +127,32 @@ impl Authority {
             // The watch may have delivered the next version before this answer came.
             let requested_again = state.updates.retries.was_requested_again(uid).then_some(now);
             let retry_at = match &outcome {
-                Outcome::NotLeader => {
+                UpdateOutcome::Error(RequestError::NotLeader) => {
                     state.updates.retries.release(uid);
                     None
                 }
-                Outcome::Failed(error) => {
+                UpdateOutcome::Error(RequestError::Failed(error)) => {
                     let until = state.updates.retries.record_failure(uid, update.basis(), error.retry_after(), now);
                     requested_again.or(Some(until))
                 }
                 // The watch delivers nothing, or not for certain (the cause of a conflict may still be in flight): the
                 // update is retried after a time.
-                Outcome::NoEffect | Outcome::Changed => {
+                UpdateOutcome::NoEffect | UpdateOutcome::Error(RequestError::Changed) => {
                     let until = state.updates.retries.record_failure(uid, update.basis(), Duration::ZERO, now);
                     requested_again.or(Some(until))
                 }
                 // A volume's evidence rests on other objects, so no watch event need follow: it is retried after a time.
-                Outcome::Refused(_) | Outcome::Expired if matches!(update, Update::Volume(_)) => {
+                UpdateOutcome::Refused(_) | UpdateOutcome::Error(RequestError::Expired) => {
                     let until = state.updates.retries.record_failure(uid, update.basis(), Duration::ZERO, now);
                     requested_again.or(Some(until))
                 }
                 // The watch need not deliver the report: heartbeats do not wake up controllers.
-                Outcome::Heard => {
+                UpdateOutcome::Heard => {
                     let until = state.updates.retries.pause(uid, update.basis(), REPORTED_RETRY, now);
                     requested_again.or(Some(until))
                 }
                 // In all other cases the watch delivers the version to decide from.
-                Outcome::Written
-                | Outcome::Ending
-                | Outcome::Withdrawn
-                | Outcome::NotReady(_)
-                | Outcome::Gone
-                | Outcome::Expired
-                | Outcome::Released(_)
-                | Outcome::FinalizersRemain(_)
-                | Outcome::Refused(_) => {
+                UpdateOutcome::Written | UpdateOutcome::Error(RequestError::Gone) => {
                     state.updates.retries.record_written(uid, update.basis(), now);
                     requested_again
                 }
@@ -173,16 +166,16 @@ impl Authority {
             owner.wake_at(retry_at);
         }
         // After leadership is lost, the new leader decides.
-        if !matches!(outcome, Outcome::NotLeader) {
+        if !matches!(outcome, UpdateOutcome::Error(RequestError::NotLeader)) {
             others.iter().for_each(|other| other.wake_at(now));
         }
     }
 
-    fn record_update(&self, update: &Update, outcome: &Outcome, done: &NodeChanges, controller: &'static str) {
+    fn record_update(&self, update: &Update, outcome: &UpdateOutcome, done: &NodeChanges, controller: &'static str) {
         log_update(update, outcome, controller);
         match update {
             Update::Node(update) => self.record_node_update(update, outcome, done, controller),
-            Update::PodOfLostNode { pod, not_ready, .. } if matches!(outcome, Outcome::Written) => {
+            Update::PodOfLostNode { pod, not_ready, .. } if matches!(outcome, UpdateOutcome::Written) => {
                 self.record_pod_not_ready(pod, *not_ready);
             }
             Update::Volume(update) => self.record_volume_update(update, outcome, &done.evidence, controller),
@@ -196,38 +189,38 @@ impl Authority {
     }
 }
 
-pub(super) fn log_update(update: &Update, outcome: &Outcome, controller: &'static str) {
+pub(super) fn log_update(update: &Update, outcome: &UpdateOutcome, controller: &'static str) {
     let (uid, flow) = (update.uid(), update.flow());
     match (update, outcome) {
         // The journal has this line already.
-        (Update::Node(_), Outcome::Written | Outcome::Failed(_)) => {}
+        (Update::Node(_), UpdateOutcome::Written | UpdateOutcome::Error(RequestError::Failed(_))) => {}
         (Update::Volume(_) | Update::Eviction(_), _) => {}
-        (_, Outcome::Failed(error)) => {
+        (_, UpdateOutcome::Error(RequestError::Failed(error))) => {
             tracing::warn!(controller, %uid, of = %flow, error = %error_chain(error), "a status was not written; trying again");
         }
-        (Update::Node(_), Outcome::NoEffect) => {
+        (Update::Node(_), UpdateOutcome::NoEffect) => {
             tracing::warn!(controller, %uid, node = %flow, "an update of a node had no effect: the node is already as wanted, or an admission webhook or policy reverts it; trying again");
         }
-        (_, Outcome::NoEffect) => {
+        (_, UpdateOutcome::NoEffect) => {
             tracing::warn!(controller, %uid, of = %flow, "an update of a status had no effect: an admission webhook or policy reverts it; trying again");
         }
-        (Update::Node(_), Outcome::Heard) => {
+        (Update::Node(_), UpdateOutcome::Heard) => {
             tracing::warn!(controller, %uid, node = %flow, "the kubelet reported meanwhile, so nothing was written: this process sees stale Nodes or Leases");
         }
-        (Update::Budget { budget, status, .. }, Outcome::Written) => {
+        (Update::Budget { budget, status, .. }, UpdateOutcome::Written) => {
             let BudgetStatus { disruptions_allowed, current_healthy, desired_healthy, expected_pods, .. } = &**status;
             tracing::debug!(controller, %uid, %budget, disruptions_allowed, current_healthy, desired_healthy, expected_pods, "status written");
         }
-        (Update::Ungate { pod, pin, .. }, Outcome::Written) => {
+        (Update::Ungate { pod, pin, .. }, UpdateOutcome::Written) => {
             tracing::info!(event = LogEvent::PodUngated.name(), controller, %uid, %pod, pin = pin.as_deref(), "the pod's exclusive volumes are free: it may be scheduled");
         }
-        (Update::DeleteFinished(FinishedObject { kind, node, name, .. }), Outcome::Written) => {
+        (Update::DeleteFinished(FinishedObject { kind, node, name, .. }), UpdateOutcome::Written) => {
             tracing::info!(event = LogEvent::HistoryDeleted.name(), controller, %uid, resource = kind.resource(), %name, %node, "deleted: it is over, nothing depends on it, and its time in --fencing-history has passed");
         }
-        (Update::NotDisrupted { pod, .. }, Outcome::Written) => {
+        (Update::NotDisrupted { pod, .. }, UpdateOutcome::Written) => {
             tracing::info!(event = LogEvent::DisruptionTargetCleared.name(), controller, %uid, %pod, "the pod was not disrupted after all: its condition DisruptionTarget is False");
         }
-        (Update::PodOfLostNode { pod, not_ready, unreachable, .. }, Outcome::Written) => {
+        (Update::PodOfLostNode { pod, not_ready, unreachable, .. }, UpdateOutcome::Written) => {
             tracing::debug!(controller, %uid, %pod, not_ready, unreachable, "conditions of a pod written, because its node is not ready, or is ready again");
         }
         _ => {

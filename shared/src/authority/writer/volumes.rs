@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use pod_safety_leader::outcome::Outcome;
+use pod_safety_leader::outcome::RequestError;
 use pod_safety_proof::EvidenceKind;
 
+use super::super::outcome::UpdateOutcome;
 use super::super::volume::{AttachDenial, VolumeChange, VolumeUpdate};
 use super::Authority;
 use crate::events::{Event, EventType, InvolvedObject, ReportingController};
@@ -18,14 +19,14 @@ impl Authority {
     pub(super) fn record_volume_update(
         &self,
         update: &VolumeUpdate,
-        outcome: &Outcome,
+        outcome: &UpdateOutcome,
         evidence: &Option<EvidenceKind>,
         controller: &'static str,
     ) {
         let (action, reason, message) = match outcome {
-            Outcome::Written => (Action::Guarded, update.change.name(), message_for(update, evidence.as_ref())),
-            Outcome::Failed(error) => (Action::Failed, error.category(), error_chain(error)),
-            Outcome::Refused(refusal) => (Action::Refused, refusal.reason(), error_chain(refusal)),
+            UpdateOutcome::Written => (Action::Guarded, update.change.name(), message_for(update, evidence.as_ref())),
+            UpdateOutcome::Error(RequestError::Failed(error)) => (Action::Failed, error.category(), error_chain(error)),
+            UpdateOutcome::Refused(refusal) => (Action::Refused, refusal.reason(), error_chain(refusal)),
             _ => {
                 tracing::debug!(controller, uid = %update.uid, volume = &*update.volume, outcome = outcome.name(), "the Lease of a volume was not written; deciding again");
                 return;
@@ -33,10 +34,13 @@ impl Authority {
         };
         // Acquiring and releasing a volume is routine and causes no Event.
         let event = match (&update.change, outcome) {
-            (VolumeChange::Revoke { .. }, Outcome::Refused(_)) => Some((EventType::Warning, NOT_REVOKED, Some(reason))),
-            (VolumeChange::Revoke { .. } | VolumeChange::DenyAttach(_) | VolumeChange::Allow, Outcome::Written) => {
-                Some((EventType::Normal, reason, None))
+            (VolumeChange::Revoke { .. }, UpdateOutcome::Refused(_)) => {
+                Some((EventType::Warning, NOT_REVOKED, Some(reason)))
             }
+            (
+                VolumeChange::Revoke { .. } | VolumeChange::DenyAttach(_) | VolumeChange::Allow,
+                UpdateOutcome::Written,
+            ) => Some((EventType::Normal, reason, None)),
             _ => None,
         };
         if let Some((kind, reason, code)) = event {

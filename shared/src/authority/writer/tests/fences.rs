@@ -1,6 +1,6 @@
 //! Incidents do not wait for the devices of other incidents; their Events, their log lines, and when they are decided again.
 
-use pod_safety_fence::RemediationUpdate;
+use pod_safety_fence::{RemediationUpdate, StepOutcome};
 use pod_safety_leader::outcome::VerifyError;
 use pod_safety_leader::testing::CapturedLogs;
 use pod_safety_proof::Refusal;
@@ -129,7 +129,7 @@ async fn each_step_is_recorded_and_all_but_checks_and_progress_have_events() {
         let message = if matches!(step, Step::Open(_)) { "node n is to be fenced: r" } else { "m" };
         let pool = pool(Leadership::always(), takes_all);
         let request = FenceStepRequest { node: "n".into(), step };
-        pool.authority.record_fence_step(&request, &Outcome::Written, "fencing");
+        pool.authority.record_fence_step(&request, &StepOutcome::Written, "fencing");
         let record = pool.journal.records().remove(0);
         assert_eq!((record.action, record.reason, &*record.message), (Action::Fenced, reason, message));
         let expected: Vec<_> = event.map(|kind| (kind.to_owned(), reason.to_owned())).into_iter().collect();
@@ -143,12 +143,12 @@ async fn a_step_that_was_not_executed_is_only_logged() {
     let request = FenceStepRequest { node: "n".into(), step: Step::Write(status_with("m")) };
     for (outcome, line) in [
         (
-            Outcome::Failed(ApiError::TimedOut { after: Duration::from_secs(30) }),
+            StepOutcome::Failed(ApiError::TimedOut { after: Duration::from_secs(30) }),
             "WARN a step of fencing failed; trying again",
         ),
-        (Outcome::Refused(VerifyError::Refused(Refusal::NodeExists)), "WARN the evidence is not valid now"),
-        (Outcome::Heard, "WARN the node reported meanwhile: nothing was done to it"),
-        (Outcome::Changed, "DEBUG a step of fencing was not taken; deciding again"),
+        (StepOutcome::Refused(VerifyError::Refused(Refusal::NodeExists)), "WARN the evidence is not valid now"),
+        (StepOutcome::Heard, "WARN the node reported meanwhile: nothing was done to it"),
+        (StepOutcome::Changed, "DEBUG a step of fencing was not taken; deciding again"),
     ] {
         let log = CapturedLogs::capture();
         pool.authority.record_fence_step(&request, &outcome, "fencing");

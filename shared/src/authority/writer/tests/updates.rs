@@ -7,7 +7,7 @@ use super::super::updates::log_update;
 use super::nodes::{of_node, of_pod, taint};
 use super::volumes::update as of_volume;
 use super::*;
-use crate::authority::{FinishedObject, VolumeChange};
+use crate::authority::{FinishedObject, RequestError, VolumeChange};
 use crate::client::ApiError;
 use crate::model::{BudgetKey, BudgetStatus, DisruptionAllowedCondition};
 use crate::testing::Claimed as _;
@@ -161,12 +161,12 @@ async fn a_cleared_disruption_target_has_no_reason_and_message() {
 }
 
 /// Updates, their outcomes, and the beginning of the log line, if there is one.
-fn logged() -> Vec<(Update, Outcome, &'static str)> {
+fn logged() -> Vec<(Update, UpdateOutcome, &'static str)> {
     let of = |intent| match intent {
         Intent::Update(update) => update,
         other => panic!("{other:?}"),
     };
-    let failed = || Outcome::Failed(ApiError::TimedOut { after: Duration::from_secs(30) });
+    let failed = || RequestError::Failed(ApiError::TimedOut { after: Duration::from_secs(30) });
     let node = || of(of_node(taint("n", "5")));
     let cleared = || of(status("1"));
     let ungate =
@@ -174,20 +174,20 @@ fn logged() -> Vec<(Update, Outcome, &'static str)> {
     let (name, rv) = ("f".into(), "1".parse().unwrap());
     let past = FinishedObject { kind: Kind::NodeFences, node: "n".into(), name, uid: uid("uid-f"), rv };
     vec![
-        (node(), Outcome::Written, ""),
-        (node(), failed(), ""),
-        (node(), Outcome::NoEffect, "WARN an update of a node had no effect: the node is already as wanted"),
-        (node(), Outcome::Heard, "WARN the kubelet reported meanwhile, so nothing was written"),
-        (node(), Outcome::Changed, "DEBUG a status was not written; deciding again"),
-        (of(of_volume(true, VolumeChange::Allow)), failed(), ""),
-        (cleared(), failed(), "WARN a status was not written; trying again"),
-        (cleared(), Outcome::NoEffect, "WARN an update of a status had no effect"),
-        (cleared(), Outcome::Written, "INFO the pod was not disrupted after all"),
-        (cleared(), Outcome::Changed, "DEBUG a status was not written; deciding again"),
-        (of_budget(None, Vec::new(), false), Outcome::Written, "DEBUG status written"),
-        (ungate, Outcome::Written, "INFO the pod's exclusive volumes are free"),
-        (Update::DeleteFinished(past), Outcome::Written, "INFO deleted: it is over"),
-        (of(of_pod("a", true, None)), Outcome::Written, "DEBUG conditions of a pod written"),
+        (node(), UpdateOutcome::Written, ""),
+        (node(), failed().into(), ""),
+        (node(), UpdateOutcome::NoEffect, "WARN an update of a node had no effect: the node is already as wanted"),
+        (node(), UpdateOutcome::Heard, "WARN the kubelet reported meanwhile, so nothing was written"),
+        (node(), RequestError::Changed.into(), "DEBUG a status was not written; deciding again"),
+        (of(of_volume(true, VolumeChange::Allow)), failed().into(), ""),
+        (cleared(), failed().into(), "WARN a status was not written; trying again"),
+        (cleared(), UpdateOutcome::NoEffect, "WARN an update of a status had no effect"),
+        (cleared(), UpdateOutcome::Written, "INFO the pod was not disrupted after all"),
+        (cleared(), RequestError::Changed.into(), "DEBUG a status was not written; deciding again"),
+        (of_budget(None, Vec::new(), false), UpdateOutcome::Written, "DEBUG status written"),
+        (ungate, UpdateOutcome::Written, "INFO the pod's exclusive volumes are free"),
+        (Update::DeleteFinished(past), UpdateOutcome::Written, "INFO deleted: it is over"),
+        (of(of_pod("a", true, None)), UpdateOutcome::Written, "DEBUG conditions of a pod written"),
     ]
 }
 
