@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::holds::{Decision, Hold};
-use pod_safety_shared::authority::{Intent, Update};
+use pod_safety_shared::authority::{BudgetUpdate, Intent, NotDisruptedUpdate, Update};
 use pod_safety_shared::cache::{ScaleAnswer, View};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::controller_loop::Subject;
@@ -83,7 +83,8 @@ fn decide_stale_pod(pod: &Pod, now: Mono, config: &Config) -> Decision {
     if now < due {
         return Decision::default().and_requeue_at(due);
     }
-    let update = Update::NotDisrupted { pod: pod.key.clone(), rv: pod.rv, generation: pod.generation };
+    let update =
+        Update::NotDisrupted(NotDisruptedUpdate { pod: pod.key.clone(), rv: pod.rv, generation: pod.generation });
     Decision { intents: vec![Intent::Update(update)], ..Decision::default() }
 }
 
@@ -197,13 +198,13 @@ fn status_update(budget: &Budget, status: BudgetStatus) -> Option<Intent> {
     let over = budget.status.disrupted.keys().filter(|name| !status.disrupted.contains_key(*name));
     let condition_status =
         |status: &BudgetStatus| status.allowed_condition.as_ref().map(|allowed| allowed.status.clone());
-    Some(Intent::Update(Update::Budget {
+    Some(Intent::Update(Update::Budget(Box::new(BudgetUpdate {
         budget: budget.key.clone(),
         rv: budget.rv,
         over: over.cloned().collect(),
         transition: condition_status(&budget.status) != condition_status(&status),
-        status: Box::new(status),
-    }))
+        status,
+    }))))
 }
 
 /// The holds of the budget, for its owner.

@@ -27,16 +27,9 @@ impl DisruptionMetrics {
 
     pub(super) fn record_update(&self, update: &Update, outcome: &UpdateOutcome) {
         let label = match update {
-            Update::Budget { .. } => "budget",
-            Update::NotDisrupted { .. } => "pod",
-            Update::Node(_)
-            | Update::PodOfLostNode { .. }
-            | Update::Volume(_)
-            | Update::Eviction(_)
-            | Update::DeleteFinished(_)
-            | Update::Ungate { .. } => {
-                return;
-            }
+            Update::Budget(_) => "budget",
+            Update::NotDisrupted(_) => "pod",
+            _ => return,
         };
         self.updates.with_label_values(&[label, outcome.name()]).inc();
     }

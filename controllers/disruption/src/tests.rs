@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::holds::Decision;
-use pod_safety_shared::authority::{Intent, Update};
+use pod_safety_shared::authority::{BudgetUpdate, Intent, NotDisruptedUpdate, Update};
 use pod_safety_shared::controller_loop::{HoldReason as _, Subject};
 use pod_safety_shared::model::{Kind, Scale};
 use pod_safety_shared::testing::objects::{self, Obj, uid, workload};
@@ -60,7 +60,8 @@ fn decide_at(world: &World, seconds: u64) -> Decision {
 
 fn describe(decision: &Decision) -> Vec<String> {
     let word = |intent: &Intent| match intent {
-        Intent::Update(Update::Budget { rv, status, over, transition, .. }) => {
+        Intent::Update(Update::Budget(update)) => {
+            let BudgetUpdate { rv, status, over, transition, .. } = &**update;
             let reason = status.allowed_condition.as_ref().map_or("nothing", |allowed| &*allowed.reason);
             let [expected, desired] = [status.expected_pods, status.desired_healthy];
             let [healthy, allowed] = [status.current_healthy, status.disruptions_allowed];
@@ -70,25 +71,11 @@ fn describe(decision: &Decision) -> Vec<String> {
                 "at {rv}: {healthy} of {expected} healthy, {desired} wanted, {allowed} allowed, {reason}{transition}{over}"
             )
         }
-        Intent::Update(Update::NotDisrupted { pod, rv, generation }) => {
+        Intent::Update(Update::NotDisrupted(NotDisruptedUpdate { pod, rv, generation })) => {
             format!("{pod} at {rv} of generation {generation} is not disrupted")
         }
         Intent::Scale { controller, .. } => format!("ask {} {}", controller.kind, controller.name),
-        Intent::ReadMissingNode { .. }
-        | Intent::Force(_)
-        | Intent::Delete(_)
-        | Intent::Fence(_)
-        | Intent::Monitor(_)
-        | Intent::Remediate(_)
-        | Intent::Review(_)
-        | Intent::Update(
-            Update::Node(_)
-            | Update::PodOfLostNode { .. }
-            | Update::Volume(_)
-            | Update::Eviction(_)
-            | Update::DeleteFinished(_)
-            | Update::Ungate { .. },
-        ) => "another's".to_owned(),
+        _ => "another's".to_owned(),
     };
     decision.intents.iter().map(word).collect()
 }
@@ -96,9 +83,10 @@ fn describe(decision: &Decision) -> Vec<String> {
 /// Applies the writes of a decision to the world.
 fn write_back(world: &World, seconds: u64) {
     let decision = decide_at(world, seconds);
-    let Some(Intent::Update(Update::Budget { status, .. })) = decision.intents.first() else {
+    let Some(Intent::Update(Update::Budget(update))) = decision.intents.first() else {
         panic!("nothing to write: {decision:?}")
     };
+    let status = &update.status;
     let allowed = status.allowed_condition.as_ref().unwrap();
     let mut object = budget(&json!({ "maxUnavailable": 1 }));
     object["metadata"]["resourceVersion"] = json!("8");

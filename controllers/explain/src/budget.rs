@@ -129,7 +129,8 @@ fn list_notes(explained: &BudgetExplanation<'_>, view: &View<'_>, now: Mono) -> 
         decide(&Key::Budget(budget.key.uid.clone()), view, now, &Config { stale_pod_timeout: DELETION_TIMEOUT });
     let written = &budget.status;
     for intent in &decision.intents {
-        let Intent::Update(Update::Budget { status, .. }) = intent else { continue };
+        let Intent::Update(Update::Budget(update)) = intent else { continue };
+        let status = &update.status;
         let numbers = Arithmetic {
             healthy: status.current_healthy,
             needed: status.desired_healthy,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::holds::Decision;
-use pod_safety_shared::authority::{Intent, Update};
+use pod_safety_shared::authority::{Intent, LostNodePodUpdate, Update};
 use pod_safety_shared::cache::{Lookup, View};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::controller_loop::Mode;
@@ -49,12 +49,14 @@ fn pod_update(pod: &Pod, node: &Node, mode: Mode, reported_ready: bool) -> Optio
         Mode::Guard | Mode::Observe => false,
     };
     let unreachable = unreachable_change(pod, node);
-    (not_ready || unreachable.is_some()).then(|| Update::PodOfLostNode {
-        pod: pod.key.clone(),
-        rv: pod.rv,
-        generation: pod.generation,
-        not_ready,
-        unreachable,
+    (not_ready || unreachable.is_some()).then(|| {
+        Update::PodOfLostNode(LostNodePodUpdate {
+            pod: pod.key.clone(),
+            rv: pod.rv,
+            generation: pod.generation,
+            not_ready,
+            unreachable,
+        })
     })
 }
 

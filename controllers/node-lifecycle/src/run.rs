@@ -37,23 +37,7 @@ impl NodeLifecycle {
         let Lookup::Known(node) = view.node(name) else { return };
         let update = decision.intents.iter().find_map(|intent| match intent {
             Intent::Update(Update::Node(update)) => Some(&**update),
-            Intent::Update(
-                Update::Budget { .. }
-                | Update::PodOfLostNode { .. }
-                | Update::NotDisrupted { .. }
-                | Update::Volume(_)
-                | Update::Eviction(_)
-                | Update::DeleteFinished(_)
-                | Update::Ungate { .. },
-            )
-            | Intent::ReadMissingNode { .. }
-            | Intent::Force(_)
-            | Intent::Delete(_)
-            | Intent::Scale { .. }
-            | Intent::Fence(_)
-            | Intent::Monitor(_)
-            | Intent::Remediate(_)
-            | Intent::Review(_) => None,
+            _ => None,
         });
         self.metrics.record_decision(node, update, view, self.config.monitor_grace, now);
     }
@@ -127,15 +111,8 @@ impl Controller for NodeLifecycle {
     }
 
     fn update_completed(&self, update: &Update, outcome: &UpdateOutcome, at: Mono) {
-        match update {
-            Update::Node(update) => self.metrics.record_update(update, outcome, at),
-            Update::Budget { .. }
-            | Update::DeleteFinished(_)
-            | Update::PodOfLostNode { .. }
-            | Update::NotDisrupted { .. }
-            | Update::Volume(_)
-            | Update::Eviction(_)
-            | Update::Ungate { .. } => {}
+        if let Update::Node(update) = update {
+            self.metrics.record_update(update, outcome, at);
         }
     }
 }

@@ -14,7 +14,7 @@ mod wiring;
 use super::zones::{ZoneState, zone_state};
 use crate::holds::{Decision, Hold};
 use fixture::{Fixture, condition, with};
-use pod_safety_shared::authority::{Effect, Intent, NodeUpdate, Update};
+use pod_safety_shared::authority::{Effect, Intent, LostNodePodUpdate, NodeUpdate, Update};
 use pod_safety_shared::cache::ZoneCount;
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::controller_loop::{HoldReason as _, Mode};

@@ -51,12 +51,7 @@ fn describe(decision: &Decision) -> Vec<String> {
             format!("remove {} because {:?}", force.pod.name, ClaimKind::from_claim(&force.claim))
         }
         Intent::Delete(delete) => format!("end {} because: {}", delete.pod.name, delete.cause),
-        Intent::Update(_)
-        | Intent::Scale { .. }
-        | Intent::Fence(_)
-        | Intent::Monitor(_)
-        | Intent::Remediate(_)
-        | Intent::Review(_) => "not the collector's".to_owned(),
+        _ => "not the collector's".to_owned(),
     };
     decision.intents.iter().map(word).collect()
 }

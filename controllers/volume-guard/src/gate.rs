@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::holds::{Decision, Hold};
-use pod_safety_shared::authority::{Intent, Update};
+use pod_safety_shared::authority::{Intent, UngateUpdate, Update};
 use pod_safety_shared::cache::{Lookup, View};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::controller_loop::Subject;
@@ -48,7 +48,7 @@ pub(super) fn decide(pod: &Pod, view: &View<'_>, now: Mono, config: &Config) -> 
         return Decision::hold(Subject::Pod(pod.key.clone()), Hold::Waits { volume, why });
     }
     let pin = nodes.pop_first().map(Arc::from);
-    let update = Update::Ungate { pod: pod.key.clone(), rv: pod.rv, pin };
+    let update = Update::Ungate(UngateUpdate { pod: pod.key.clone(), rv: pod.rv, pin });
     Decision { intents: vec![Intent::Update(update)], ..Decision::default() }
 }
 

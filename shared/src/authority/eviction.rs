@@ -8,13 +8,14 @@
 
 mod body;
 mod check;
+mod record;
 mod write;
 
 use std::sync::atomic::AtomicI64;
 
 use parking_lot::Mutex;
 
-pub(super) use write::write;
+use write::write;
 
 use crate::model::{EvictionRole, PodKey, Requester, ResponderState, Rv, Uid};
 use check::Lists;

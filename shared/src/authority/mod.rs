@@ -60,9 +60,9 @@ pub use pod_safety_proof::{
     Refusal, RefusalReason, RevocationBasis,
 };
 pub use scales::{ScaleTarget, read_scales};
-pub use update::{FinishedObject, Update};
+pub use update::{BudgetUpdate, FinishedObject, LostNodePodUpdate, NotDisruptedUpdate, Update};
 pub use verify::{FORCE_DELETE_REFUSED, VerifierConfig};
-pub use volume::{AttachDenial, VolumeChange, VolumeLeaseRef, VolumeUpdate};
+pub use volume::{AttachDenial, UngateUpdate, VolumeChange, VolumeLeaseRef, VolumeUpdate};
 pub use writer::{
     Authority, CompletionHandler, DEFAULT_WORKERS, EVICTION_WORKERS, FENCE_STEP_WORKERS, NODE_WORKERS,
     POWER_SWITCH_WORKERS, Parts, STATUS_CHECK_WORKERS, Submitted,

@@ -12,6 +12,7 @@
 
 mod conditions;
 mod live;
+mod record;
 mod taints;
 mod write;
 
@@ -20,7 +21,9 @@ use jiff::Timestamp;
 use crate::clock::Mono;
 use crate::model::{NO_EXECUTE, NodeKey, Rv};
 
-pub(super) use write::{NodeChanges, write};
+pub(super) use record::NODE_NOT_READY;
+pub(super) use write::NodeChanges;
+use write::write;
 
 /// The effects of the taints that controllers manage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

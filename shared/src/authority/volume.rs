@@ -5,6 +5,9 @@
 //! decides about pods has found that the holder's incarnation has ended, and before this evidence expires. Each write
 //! carries the version on which the decision rests, and is sent within the leader's term.
 
+mod gate;
+mod record;
+
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -13,11 +16,11 @@ use pod_safety_proof::{EvidenceKind, RevocationBasis, revoke_holder};
 use serde_json::{Value, json};
 
 use super::outcome::UpdateOutcome;
+pub use gate::UngateUpdate;
+
 use super::verify::Verifier;
 use crate::client::{Call, Method, WriteCall as _};
-use crate::model::{
-    DETACH_LABEL, HELD_LABEL, Holder, NodeKey, PodKey, Rv, Uid, VOLUME_GATE, VOLUME_UID_LABEL, VolumeLease,
-};
+use crate::model::{DETACH_LABEL, HELD_LABEL, Holder, NodeKey, Rv, Uid, VOLUME_UID_LABEL, VolumeLease};
 
 /// The label of all volume Leases.
 const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "pod-safety");
@@ -106,21 +109,6 @@ pub enum VolumeChange {
     DeleteLease,
 }
 
-impl VolumeUpdate {
-    /// The flow in the fair queue. Revocations use the node's flow: those of one node rest on the same evidence, so they
-    /// share the reads for it, and wait only once for a device that does not answer.
-    pub(super) const fn flow(&self) -> &Arc<str> {
-        match &self.change {
-            VolumeChange::Revoke { holder, .. } => &holder.node,
-            VolumeChange::Acquire { .. }
-            | VolumeChange::DenyAttach(_)
-            | VolumeChange::Allow
-            | VolumeChange::Release { .. }
-            | VolumeChange::DeleteLease => &self.volume,
-        }
-    }
-}
-
 impl VolumeChange {
     /// The name in metrics and Events.
     #[must_use]
@@ -139,7 +127,7 @@ fn path(volume: Option<&str>) -> String {
 }
 
 /// Executes the change. A revocation needs evidence of the judge.
-pub(super) async fn write(
+async fn write(
     writer: &WriteContext<'_>,
     verifier: &mut Verifier<'_>,
     update: &VolumeUpdate,
@@ -256,14 +244,4 @@ fn holder_spec(holder: &Holder, wall: Timestamp) -> Value {
 
 fn micros(wall: Timestamp) -> String {
     format!("{wall:.6}")
-}
-
-/// Removes pod-safety's scheduling gate from a pod, and pins the pod to the node that has its volume, if there is one.
-pub(super) fn ungate(pod: &PodKey, rv: Rv, pin: Option<&str>) -> Call {
-    let mut spec = json!({ "schedulingGates": [{ "$patch": "delete", "name": VOLUME_GATE }] });
-    if let Some(host) = pin {
-        spec["nodeSelector"] = json!({ "kubernetes.io/hostname": host });
-    }
-    let body = json!({ "metadata": { "uid": pod.uid, "resourceVersion": rv }, "spec": spec });
-    Call::write(Method::Patch, format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name), &body)
 }

@@ -1,12 +1,9 @@
 //! The worker pools that execute requests: fair queues with limits, and one place that decides about retries.
 
 mod deletions;
-mod evictions;
 mod fence_steps;
 mod force_deletes;
-mod nodes;
 mod updates;
-mod volumes;
 mod worker_pool;
 
 use std::collections::BTreeSet;
@@ -43,7 +40,7 @@ use crate::transport::FenceTransport;
 use deletions::{CheckedNode, Deletions};
 use fence_steps::StepTracker;
 use updates::Updates;
-use worker_pool::{PriorityLevel, WorkerPool};
+pub(super) use worker_pool::{PriorityLevel, WorkerPool};
 
 /// How many turns run at once, if the API server answers soon enough. Each turn has one request in flight.
 pub const DEFAULT_WORKERS: usize = MAX_WRITE_SLOTS;
@@ -158,11 +155,11 @@ impl State {
 pub struct Authority {
     connection: Connection,
     cache: Arc<Cache>,
-    env: Env,
+    pub(super) env: Env,
     config: VerifierConfig,
     leadership: Arc<Leadership>,
-    journal: Arc<Journal>,
-    events: Recorder,
+    pub(super) journal: Arc<Journal>,
+    pub(super) events: Recorder,
     metrics: AuthorityMetrics,
     scales: Arc<Scales>,
     transport: Arc<dyn FenceTransport>,

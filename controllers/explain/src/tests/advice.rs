@@ -107,7 +107,7 @@ impl Fixture {
     fn status(&self) -> BudgetStatus {
         let never = BudgetStatus { observed_generation: -1, ..BudgetStatus::default() };
         let written = |intent: Intent| match intent {
-            Intent::Update(Update::Budget { status, .. }) => Some(*status),
+            Intent::Update(Update::Budget(update)) => Some(update.status),
             _ => None,
         };
         let initial = BudgetStatus { current_healthy: 99, ..never };

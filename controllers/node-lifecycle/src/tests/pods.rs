@@ -30,9 +30,8 @@ fn decided(config: &Config, ready: Option<&str>, pod: &Value) -> Vec<&'static st
     let decision = decide(&Key::Pods("n".into()), &fixture.world.read().view(), fixture.mono(), config);
     assert!(decision.holds.is_empty() && decision.intents.len() < 2);
     let word = |intent: &Intent| {
-        let Intent::Update(Update::PodOfLostNode { pod, rv, generation, not_ready, unreachable }) = intent else {
-            panic!("{intent:?}")
-        };
+        let Intent::Update(Update::PodOfLostNode(update)) = intent else { panic!("{intent:?}") };
+        let LostNodePodUpdate { pod, rv, generation, not_ready, unreachable } = update;
         assert_eq!((pod.to_string(), rv.to_string(), *generation), ("ns/p".into(), "7".into(), 4));
         match (not_ready, unreachable) {
             (true, None) => "not ready",

@@ -1,5 +1,7 @@
 //! Which changes enqueue a decision, and which Events and metrics it produces.
 
+use std::sync::Arc;
+
 use pod_safety_shared::authority::{RequestError, UpdateOutcome};
 use pod_safety_shared::cache::Change;
 use pod_safety_shared::controller_loop::{Controller, HoldReason as _};

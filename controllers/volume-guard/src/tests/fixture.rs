@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::holds::Decision;
-use pod_safety_shared::authority::{AttachDenial, Intent, RevocationBasis, Update, VolumeChange};
+use pod_safety_shared::authority::{AttachDenial, Intent, RevocationBasis, UngateUpdate, Update, VolumeChange};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::controller_loop::HoldReason as _;
 use pod_safety_shared::model::Kind;
@@ -26,7 +26,7 @@ pub(super) fn config() -> Config {
 pub(super) fn describe(decision: &Decision) -> Vec<String> {
     let intents = decision.intents.iter().map(|intent| match intent {
         Intent::Update(Update::Volume(update)) => change(&update.change),
-        Intent::Update(Update::Ungate { pod, pin, .. }) => {
+        Intent::Update(Update::Ungate(UngateUpdate { pod, pin, .. })) => {
             let to = pin.iter().map(|pin| format!(" to {pin}")).collect::<String>();
             format!("ungate {}{to}", pod.name)
         }

@@ -31,7 +31,7 @@ const MAX_REFUSAL_CHARS: usize = 3_000;
 const NAME_TAKEN: u16 = 409;
 
 /// Executes the write within the leader's term. Also returns the API server's answer to an eviction.
-pub(in super::super) async fn write(
+pub(super) async fn write(
     writer: &WriteContext<'_>,
     common: &EvictionShared,
     update: &EvictionUpdate,

@@ -82,10 +82,7 @@ impl fmt::Display for NodeChanges {
 }
 
 /// Executes an update. Returns the outcome, and the changes that were made.
-pub(in crate::authority) async fn write(
-    writer: &WriteContext<'_>,
-    update: &NodeUpdate,
-) -> (UpdateOutcome, NodeChanges) {
+pub(super) async fn write(writer: &WriteContext<'_>, update: &NodeUpdate) -> (UpdateOutcome, NodeChanges) {
     let mut done = NodeChanges::default();
     let outcome = match carry_out(writer, update, &mut done).await {
         Ok(outcome) | Err(outcome) => outcome,

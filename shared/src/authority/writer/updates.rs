@@ -7,15 +7,13 @@ use std::time::Duration;
 use pod_safety_leader::outcome::RequestError;
 use pod_safety_leader::send::WriteContext;
 
-use super::super::node::NodeChanges;
 use super::super::outcome::UpdateOutcome;
 use super::super::retry_tracker::{Admission, RetryTracker};
-use super::super::update::{Basis, FinishedObject, Update, UpdateKind, write};
+use super::super::update::{Basis, Update, UpdateKind, UpdateTurn};
 use super::super::verify::Verifier;
-use super::{Authority, CompletionHandler, PriorityLevel, Submitted, Work, WorkerPool};
+use super::{Authority, CompletionHandler, Submitted, Work};
 use crate::clock::Mono;
-use crate::model::{BudgetStatus, Uid};
-use crate::record::{LogEvent, error_chain};
+use crate::model::Uid;
 
 /// A node that reported meanwhile is not read again before this. Its report is some seconds old at most, and the next grace
 /// period starts there, so that no unreachable node is found late because of it; and the watch has this time to catch up.
@@ -95,18 +93,8 @@ impl Authority {
             Admission::Paused(until) => return Submitted::Later(until),
             Admission::Admitted => {}
         }
-        let (flow, work) = (Arc::clone(update.flow()), Work::Update { uid: uid.clone() });
-        let level = match update.kind() {
-            UpdateKind::Node => PriorityLevel::Node,
-            UpdateKind::PodOfLostNode => PriorityLevel::PodOfLostNode,
-            UpdateKind::Eviction => PriorityLevel::Eviction,
-            UpdateKind::Budget
-            | UpdateKind::NotDisrupted
-            | UpdateKind::Volume
-            | UpdateKind::Ungate
-            | UpdateKind::DeleteFinished => PriorityLevel::Update,
-        };
-        if state.queue_for(WorkerPool::for_update(&update)).push(level, &flow, work).is_err() {
+        let (write, work) = (update.as_write(), Work::Update { uid: uid.clone() });
+        if state.queue_for(write.pool()).push(write.level(), write.target().flow, work).is_err() {
             state.updates.retries.release(&uid);
             return Submitted::Later(now + state.drain.time_to_room());
         }
@@ -119,7 +107,8 @@ impl Authority {
         let Some((update, owner)) = self.state.lock().updates.begin(uid) else { return };
         let Self { connection, cache, env, leadership, .. } = self;
         let writer = WriteContext { connection, cache, env, leadership };
-        let (outcome, done) = write(&writer, verifier, &self.evictions, &update).await;
+        let turn = UpdateTurn { writer: &writer, verifier, evictions: &self.evictions };
+        let (outcome, done) = update.as_write().write(turn).await;
         let now = self.env.now();
         let (retry_at, others) = {
             let mut state = self.state.lock();
@@ -160,7 +149,8 @@ impl Authority {
             (retry_at, others)
         };
         self.metrics.outcomes.with_label_values(&[outcome.name()]).inc();
-        self.record_update(&update, &outcome, &done, owner.controller());
+        update.as_write().log(&outcome, owner.controller());
+        update.as_write().record(self, &outcome, &done, owner.controller());
         owner.update_completed(&update, &outcome);
         if let Some(retry_at) = retry_at {
             owner.wake_at(retry_at);
@@ -168,63 +158,6 @@ impl Authority {
         // After leadership is lost, the new leader decides.
         if !matches!(outcome, UpdateOutcome::Error(RequestError::NotLeader)) {
             others.iter().for_each(|other| other.wake_at(now));
-        }
-    }
-
-    fn record_update(&self, update: &Update, outcome: &UpdateOutcome, done: &NodeChanges, controller: &'static str) {
-        log_update(update, outcome, controller);
-        match update {
-            Update::Node(update) => self.record_node_update(update, outcome, done, controller),
-            Update::PodOfLostNode { pod, not_ready, .. } if matches!(outcome, UpdateOutcome::Written) => {
-                self.record_pod_not_ready(pod, *not_ready);
-            }
-            Update::Volume(update) => self.record_volume_update(update, outcome, &done.evidence, controller),
-            Update::Eviction(update) => self.record_eviction(update, outcome, &done.message, controller),
-            Update::Budget { .. }
-            | Update::PodOfLostNode { .. }
-            | Update::NotDisrupted { .. }
-            | Update::DeleteFinished(_)
-            | Update::Ungate { .. } => {}
-        }
-    }
-}
-
-pub(super) fn log_update(update: &Update, outcome: &UpdateOutcome, controller: &'static str) {
-    let (uid, flow) = (update.uid(), update.flow());
-    match (update, outcome) {
-        // The journal has this line already.
-        (Update::Node(_), UpdateOutcome::Written | UpdateOutcome::Error(RequestError::Failed(_))) => {}
-        (Update::Volume(_) | Update::Eviction(_), _) => {}
-        (_, UpdateOutcome::Error(RequestError::Failed(error))) => {
-            tracing::warn!(controller, %uid, of = %flow, error = %error_chain(error), "a status was not written; trying again");
-        }
-        (Update::Node(_), UpdateOutcome::NoEffect) => {
-            tracing::warn!(controller, %uid, node = %flow, "an update of a node had no effect: the node is already as wanted, or an admission webhook or policy reverts it; trying again");
-        }
-        (_, UpdateOutcome::NoEffect) => {
-            tracing::warn!(controller, %uid, of = %flow, "an update of a status had no effect: an admission webhook or policy reverts it; trying again");
-        }
-        (Update::Node(_), UpdateOutcome::Heard) => {
-            tracing::warn!(controller, %uid, node = %flow, "the kubelet reported meanwhile, so nothing was written: this process sees stale Nodes or Leases");
-        }
-        (Update::Budget { budget, status, .. }, UpdateOutcome::Written) => {
-            let BudgetStatus { disruptions_allowed, current_healthy, desired_healthy, expected_pods, .. } = &**status;
-            tracing::debug!(controller, %uid, %budget, disruptions_allowed, current_healthy, desired_healthy, expected_pods, "status written");
-        }
-        (Update::Ungate { pod, pin, .. }, UpdateOutcome::Written) => {
-            tracing::info!(event = LogEvent::PodUngated.name(), controller, %uid, %pod, pin = pin.as_deref(), "the pod's exclusive volumes are free: it may be scheduled");
-        }
-        (Update::DeleteFinished(FinishedObject { kind, node, name, .. }), UpdateOutcome::Written) => {
-            tracing::info!(event = LogEvent::HistoryDeleted.name(), controller, %uid, resource = kind.resource(), %name, %node, "deleted: it is over, nothing depends on it, and its time in --fencing-history has passed");
-        }
-        (Update::NotDisrupted { pod, .. }, UpdateOutcome::Written) => {
-            tracing::info!(event = LogEvent::DisruptionTargetCleared.name(), controller, %uid, %pod, "the pod was not disrupted after all: its condition DisruptionTarget is False");
-        }
-        (Update::PodOfLostNode { pod, not_ready, unreachable, .. }, UpdateOutcome::Written) => {
-            tracing::debug!(controller, %uid, %pod, not_ready, unreachable, "conditions of a pod written, because its node is not ready, or is ready again");
-        }
-        _ => {
-            tracing::debug!(controller, %uid, of = %flow, outcome = outcome.name(), "a status was not written; deciding again")
         }
     }
 }

@@ -1,14 +1,12 @@
 //! Which priority level a request has, and which worker pool executes it.
 
-use pod_safety_proof::{Claim, ForceDeleteRequest, RevocationBasis};
+use pod_safety_proof::{Claim, ForceDeleteRequest};
 
 use super::super::claim::{ClaimKind, Intent};
-use super::super::update::Update;
-use super::super::volume::VolumeChange;
 
 /// The priority level of a request in the fair queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum PriorityLevel {
+pub(in crate::authority) enum PriorityLevel {
     ReadMissingNode,
     Force(ClaimKind),
     /// Force deletions of pods that keep an identity: their replacements wait for them, and there may be a hundred times as
@@ -35,7 +33,7 @@ pub(super) enum PriorityLevel {
 
 /// The pools of workers. Each has its own queue.
 #[derive(Clone, Copy, strum::EnumCount)]
-pub(super) enum WorkerPool {
+pub(in crate::authority) enum WorkerPool {
     Default,
     /// Force deletions and revocations of volume Leases that check devices first. A device that does not answer takes its
     /// whole timeout; other writes do not wait for it.
@@ -49,9 +47,9 @@ pub(super) enum WorkerPool {
 }
 
 impl WorkerPool {
-    pub(super) const fn for_intent(intent: &Intent) -> Self {
+    pub(super) fn for_intent(intent: &Intent) -> Self {
         match intent {
-            Intent::Update(update) => Self::for_update(update),
+            Intent::Update(update) => update.as_write().pool(),
             Intent::Force(force) => Self::for_force_delete(force),
             Intent::Fence(request) if request.step.switches_power() => Self::PowerSwitches,
             Intent::Fence(_) | Intent::Remediate(_) | Intent::Review(_) => Self::FenceSteps,
@@ -68,36 +66,6 @@ impl WorkerPool {
             | Claim::KubeletTerminated
             | Claim::PodsEnded { .. }
             | Claim::OutOfService { .. } => Self::Default,
-        }
-    }
-
-    pub(super) const fn for_update(update: &Update) -> Self {
-        match update {
-            Update::Node(_) => Self::Nodes,
-            Update::Eviction(_) => Self::Evictions,
-            Update::Volume(volume) => match volume.change {
-                VolumeChange::Revoke {
-                    basis: RevocationBasis::Evidence { .. } | RevocationBasis::Storage(_), ..
-                } => Self::EvidenceChecks,
-                VolumeChange::Revoke {
-                    basis:
-                        RevocationBasis::NodeGone
-                        | RevocationBasis::Rebooted
-                        | RevocationBasis::Replaced(_)
-                        | RevocationBasis::Detached,
-                    ..
-                }
-                | VolumeChange::Acquire { .. }
-                | VolumeChange::DenyAttach(_)
-                | VolumeChange::Allow
-                | VolumeChange::Release { .. }
-                | VolumeChange::DeleteLease => Self::Default,
-            },
-            Update::Budget { .. }
-            | Update::PodOfLostNode { .. }
-            | Update::NotDisrupted { .. }
-            | Update::DeleteFinished(_)
-            | Update::Ungate { .. } => Self::Default,
         }
     }
 }

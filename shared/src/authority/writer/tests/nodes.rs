@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::super::updates::REPORTED_RETRY;
 use super::*;
-use crate::authority::{Effect, NodeUpdate, NotReporting};
+use crate::authority::{Effect, LostNodePodUpdate, NodeUpdate, NotDisruptedUpdate, NotReporting};
 use crate::model::{NOT_READY_TAINT, NodeKey};
 use crate::testing::Claimed as _;
 use crate::testing::objects::{lease, uid};
@@ -39,12 +39,12 @@ fn unreachable_update(name: &str) -> NodeUpdate {
 pub(super) fn of_pod(name: &str, not_ready: bool, unreachable: Option<bool>) -> Intent {
     let pod = pod(name).force(Claim::KubeletTerminated).pod;
     let rv = "10".parse().unwrap();
-    Intent::Update(Update::PodOfLostNode { pod, rv, generation: 3, not_ready, unreachable })
+    Intent::Update(Update::PodOfLostNode(LostNodePodUpdate { pod, rv, generation: 3, not_ready, unreachable }))
 }
 
 fn not_disrupted(name: &str) -> Intent {
     let pod = pod(name).force(Claim::KubeletTerminated).pod;
-    Intent::Update(Update::NotDisrupted { pod, rv: "10".parse().unwrap(), generation: 3 })
+    Intent::Update(Update::NotDisrupted(NotDisruptedUpdate { pod, rv: "10".parse().unwrap(), generation: 3 }))
 }
 
 /// Nodes are as their kubelets left them, Leases are not renewed, and each write makes the next version.

@@ -3,11 +3,10 @@
 use pod_safety_leader::testing::CapturedLogs;
 use serde_json::{Value, json};
 
-use super::super::updates::log_update;
 use super::nodes::{of_node, of_pod, taint};
 use super::volumes::update as of_volume;
 use super::*;
-use crate::authority::{FinishedObject, RequestError, VolumeChange};
+use crate::authority::{BudgetUpdate, FinishedObject, NotDisruptedUpdate, RequestError, UngateUpdate, VolumeChange};
 use crate::client::ApiError;
 use crate::model::{BudgetKey, BudgetStatus, DisruptionAllowedCondition};
 use crate::testing::Claimed as _;
@@ -16,7 +15,7 @@ use crate::testing::objects::uid;
 /// A status that rests on this version.
 pub(super) fn status(rv: &str) -> Intent {
     let pod = pod("a").force(Claim::KubeletTerminated).pod;
-    Intent::Update(Update::NotDisrupted { pod, rv: rv.parse().unwrap(), generation: 1 })
+    Intent::Update(Update::NotDisrupted(NotDisruptedUpdate { pod, rv: rv.parse().unwrap(), generation: 1 }))
 }
 
 fn conflict(request: &Received) -> Answer {
@@ -118,7 +117,7 @@ fn of_budget(allowed: Option<DisruptionAllowedCondition>, over: Vec<Box<str>>, t
         disrupted: BTreeMap::new(),
         allowed_condition: allowed,
     };
-    Update::Budget { budget, rv: "7".parse().unwrap(), status: Box::new(status), over, transition }
+    Update::Budget(Box::new(BudgetUpdate { budget, rv: "7".parse().unwrap(), status, over, transition }))
 }
 
 /// A strategic merge patch keeps what it does not name, so it names what changes and nothing else.
@@ -152,7 +151,7 @@ fn joined(one: &Value, other: &Value) -> Value {
 #[tokio::test(start_paused = true)]
 async fn a_cleared_disruption_target_has_no_reason_and_message() {
     let pod = pod("a").force(Claim::KubeletTerminated).pod;
-    let written = body(Update::NotDisrupted { pod, rv: "7".parse().unwrap(), generation: 3 }).await;
+    let written = body(Update::NotDisrupted(NotDisruptedUpdate { pod, rv: "7".parse().unwrap(), generation: 3 })).await;
     let condition = json!({
         "type": "DisruptionTarget", "status": "False", "reason": null, "message": null, "observedGeneration": 3,
         "lastTransitionTime": "2026-11-21T12:00:00Z",
@@ -169,8 +168,11 @@ fn logged() -> Vec<(Update, UpdateOutcome, &'static str)> {
     let failed = || RequestError::Failed(ApiError::TimedOut { after: Duration::from_secs(30) });
     let node = || of(of_node(taint("n", "5")));
     let cleared = || of(status("1"));
-    let ungate =
-        Update::Ungate { pod: pod("a").force(Claim::KubeletTerminated).pod, rv: "1".parse().unwrap(), pin: None };
+    let ungate = Update::Ungate(UngateUpdate {
+        pod: pod("a").force(Claim::KubeletTerminated).pod,
+        rv: "1".parse().unwrap(),
+        pin: None,
+    });
     let (name, rv) = ("f".into(), "1".parse().unwrap());
     let past = FinishedObject { kind: Kind::NodeFences, node: "n".into(), name, uid: uid("uid-f"), rv };
     vec![
@@ -196,7 +198,7 @@ fn logged() -> Vec<(Update, UpdateOutcome, &'static str)> {
 fn each_update_outcome_is_logged_once_at_its_level() {
     for (update, outcome, expected) in logged() {
         let log = CapturedLogs::capture();
-        log_update(&update, &outcome, "test");
+        update.as_write().log(&outcome, "test");
         let lines = log.take_lines();
         assert_eq!(lines.len(), usize::from(!expected.is_empty()), "{update:?}: {lines:?}");
         assert!(lines.iter().all(|line| line.starts_with(expected)), "{expected}: {lines:?}");

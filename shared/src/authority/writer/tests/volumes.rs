@@ -4,7 +4,7 @@ use crate::testing::objects::{BOOT, NEXT_BOOT};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::authority::{AttachDenial, RevocationBasis, VolumeChange, VolumeLeaseRef, VolumeUpdate};
+use crate::authority::{AttachDenial, RevocationBasis, UngateUpdate, VolumeChange, VolumeLeaseRef, VolumeUpdate};
 use crate::client::scripted::Received;
 use crate::model::{Holder, NodeKey};
 use crate::testing::Claimed as _;
@@ -132,7 +132,7 @@ fn revocations_use_the_flow_of_their_node_and_other_changes_that_of_their_volume
         (VolumeChange::Allow, "v"),
     ] {
         let Intent::Update(update) = update(true, change) else { unreachable!("an update") };
-        assert_eq!(&**update.flow(), lane, "{update:?}");
+        assert_eq!(&**update.as_write().target().flow, lane, "{update:?}");
     }
 }
 
@@ -153,7 +153,7 @@ async fn a_refused_revocation_is_retried_later() {
 #[tokio::test(start_paused = true)]
 async fn ungate_removes_only_its_own_gate_and_pins_the_pod() {
     let pod = pod("a").force(Claim::KubeletTerminated).pod;
-    let update = Update::Ungate { pod, rv: "10".parse().unwrap(), pin: Some("host-a".into()) };
+    let update = Update::Ungate(UngateUpdate { pod, rv: "10".parse().unwrap(), pin: Some("host-a".into()) });
     let (writes, _) = written(BOOT, Intent::Update(update)).await;
     let (line, body) = &writes[0];
     assert_eq!(line, "PATCH /api/v1/namespaces/ns/pods/a");

@@ -1,10 +1,13 @@
-//! Records of requested evictions: the line in the journal, and an Event on the pod.
+//! A write about an eviction as a [`StatusWrite`], and its records: the line in the journal, and an Event on the pod.
 
+use futures::future::BoxFuture;
 use pod_safety_leader::outcome::RequestError;
 
-use super::super::eviction::{ConditionChanges, EvictionChange, EvictionUpdate};
+use super::super::node::NodeChanges;
 use super::super::outcome::UpdateOutcome;
-use super::Authority;
+use super::super::update::{StatusWrite, UpdateTurn, WriteTarget, Written};
+use super::super::writer::{Authority, PriorityLevel, WorkerPool};
+use super::{ConditionChanges, EvictionChange, EvictionUpdate, write};
 use crate::events::{Event, EventType, InvolvedObject, ReportingController};
 use crate::record::{Action, LogEvent, Record, error_chain};
 
@@ -39,40 +42,56 @@ fn event_for(change: &EvictionChange, answer: Option<&String>) -> Option<(EventT
     }
 }
 
-impl Authority {
-    pub(super) fn record_eviction(
-        &self,
-        update: &EvictionUpdate,
-        outcome: &UpdateOutcome,
-        answer: &Option<String>,
-        controller: &'static str,
-    ) {
-        let (uid, change) = (&update.uid, update.change.name());
+impl StatusWrite for EvictionUpdate {
+    fn target(&self) -> WriteTarget<'_> {
+        WriteTarget { uid: &self.uid, rv: self.rv, flow: &self.pod.namespace }
+    }
+
+    fn level(&self) -> PriorityLevel {
+        PriorityLevel::Eviction
+    }
+
+    fn pool(&self) -> WorkerPool {
+        WorkerPool::Evictions
+    }
+
+    fn write<'a>(&'a self, turn: UpdateTurn<'a, '_>) -> BoxFuture<'a, Written> {
+        Box::pin(async move {
+            let (outcome, message) = write(turn.writer, turn.evictions, self).await;
+            (outcome, NodeChanges { message, ..NodeChanges::default() })
+        })
+    }
+
+    fn log(&self, _: &UpdateOutcome, _controller: &'static str) {}
+
+    fn record(&self, authority: &Authority, outcome: &UpdateOutcome, done: &NodeChanges, controller: &'static str) {
+        let (uid, change) = (&self.uid, self.change.name());
         let (action, reason, message) = match outcome {
-            UpdateOutcome::Written => match event_for(&update.change, answer.as_ref()) {
+            UpdateOutcome::Written => match event_for(&self.change, done.message.as_ref()) {
                 Some((kind, reason, message)) => {
-                    let object = InvolvedObject::Pod(update.pod.clone());
-                    self.events.record(Event::new(ReportingController::Own, object, kind, reason, message.clone()));
+                    let object = InvolvedObject::Pod(self.pod.clone());
+                    let event = Event::new(ReportingController::Own, object, kind, reason, message.clone());
+                    authority.events.record(event);
                     (Action::Evicted, reason, message)
                 }
                 None => {
-                    tracing::debug!(controller, %uid, pod = %update.pod, change, "an eviction was written");
+                    tracing::debug!(controller, %uid, pod = %self.pod, change, "an eviction was written");
                     return;
                 }
             },
             UpdateOutcome::Error(RequestError::Failed(error)) => (Action::Failed, error.category(), error_chain(error)),
             _ => {
-                tracing::debug!(controller, %uid, pod = %update.pod, change, outcome = outcome.name(), "an eviction was not written; deciding again");
+                tracing::debug!(controller, %uid, pod = %self.pod, change, outcome = outcome.name(), "an eviction was not written; deciding again");
                 return;
             }
         };
-        let (at, pod) = (self.env.clock.wall(), Some(update.pod.clone()));
+        let (at, pod) = (authority.env.clock.wall(), Some(self.pod.clone()));
         let (budget, node, node_uid) = (None, None, None);
         let event = match action {
             Action::Evicted => LogEvent::EvictionWritten,
             _ => LogEvent::Failed,
         };
         let record = Record { at, controller, action, pod, budget, node, node_uid, reason, message };
-        self.journal.write_as(event, record);
+        authority.journal.write_as(event, record);
     }
 }

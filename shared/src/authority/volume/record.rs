@@ -1,13 +1,17 @@
-//! Records of writes to volume Leases: the line in the journal, and an Event on the PersistentVolume.
+//! The write of a volume's Lease as a [`StatusWrite`], and its records: the line in the journal, and an Event on the
+//! PersistentVolume.
 
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use pod_safety_leader::outcome::RequestError;
-use pod_safety_proof::EvidenceKind;
+use pod_safety_proof::{EvidenceKind, RevocationBasis};
 
+use super::super::node::NodeChanges;
 use super::super::outcome::UpdateOutcome;
-use super::super::volume::{AttachDenial, VolumeChange, VolumeUpdate};
-use super::Authority;
+use super::super::update::{StatusWrite, UpdateTurn, WriteTarget, Written};
+use super::super::writer::{Authority, WorkerPool};
+use super::{AttachDenial, VolumeChange, VolumeUpdate, write};
 use crate::events::{Event, EventType, InvolvedObject, ReportingController};
 use crate::model::{Holder, VolumeKey};
 use crate::record::{Action, Record, error_chain};
@@ -15,25 +19,46 @@ use crate::record::{Action, Record, error_chain};
 /// The reason of Events about Leases that were not revoked, because quorum reads gave no evidence.
 const NOT_REVOKED: &str = "VolumeLeaseNotRevoked";
 
-impl Authority {
-    pub(super) fn record_volume_update(
-        &self,
-        update: &VolumeUpdate,
-        outcome: &UpdateOutcome,
-        evidence: &Option<EvidenceKind>,
-        controller: &'static str,
-    ) {
+impl StatusWrite for VolumeUpdate {
+    fn target(&self) -> WriteTarget<'_> {
+        // Revocations use the node's flow: those of one node rest on the same evidence, so they share the reads for it, and
+        // wait only once for a device that does not answer.
+        let flow = if let VolumeChange::Revoke { holder, .. } = &self.change { &holder.node } else { &self.volume };
+        WriteTarget { uid: &self.uid, rv: self.rv, flow }
+    }
+
+    fn release_basis(&self) -> Option<RevocationBasis> {
+        if let VolumeChange::Revoke { basis, .. } = &self.change { Some(basis.clone()) } else { None }
+    }
+
+    fn pool(&self) -> WorkerPool {
+        match self.release_basis() {
+            Some(RevocationBasis::Evidence { .. } | RevocationBasis::Storage(_)) => WorkerPool::EvidenceChecks,
+            _ => WorkerPool::Default,
+        }
+    }
+
+    fn write<'a>(&'a self, turn: UpdateTurn<'a, '_>) -> BoxFuture<'a, Written> {
+        Box::pin(async move {
+            let (outcome, evidence) = write(turn.writer, turn.verifier, self).await;
+            (outcome, NodeChanges { evidence, ..NodeChanges::default() })
+        })
+    }
+
+    fn log(&self, _: &UpdateOutcome, _controller: &'static str) {}
+
+    fn record(&self, authority: &Authority, outcome: &UpdateOutcome, done: &NodeChanges, controller: &'static str) {
         let (action, reason, message) = match outcome {
-            UpdateOutcome::Written => (Action::Guarded, update.change.name(), message_for(update, evidence.as_ref())),
+            UpdateOutcome::Written => (Action::Guarded, self.change.name(), message_for(self, done.evidence.as_ref())),
             UpdateOutcome::Error(RequestError::Failed(error)) => (Action::Failed, error.category(), error_chain(error)),
             UpdateOutcome::Refused(refusal) => (Action::Refused, refusal.reason(), error_chain(refusal)),
             _ => {
-                tracing::debug!(controller, uid = %update.uid, volume = &*update.volume, outcome = outcome.name(), "the Lease of a volume was not written; deciding again");
+                tracing::debug!(controller, uid = %self.uid, volume = &*self.volume, outcome = outcome.name(), "the Lease of a volume was not written; deciding again");
                 return;
             }
         };
         // Acquiring and releasing a volume is routine and causes no Event.
-        let event = match (&update.change, outcome) {
+        let event = match (&self.change, outcome) {
             (VolumeChange::Revoke { .. }, UpdateOutcome::Refused(_)) => {
                 Some((EventType::Warning, NOT_REVOKED, Some(reason)))
             }
@@ -44,15 +69,14 @@ impl Authority {
             _ => None,
         };
         if let Some((kind, reason, code)) = event {
-            let object =
-                InvolvedObject::Volume(VolumeKey { name: Arc::clone(&update.volume), uid: update.uid.clone() });
+            let object = InvolvedObject::Volume(VolumeKey { name: Arc::clone(&self.volume), uid: self.uid.clone() });
             let message = message.clone();
-            self.events.record(Event { reporter: ReportingController::Own, object, kind, reason, code, message });
+            authority.events.record(Event { reporter: ReportingController::Own, object, kind, reason, code, message });
         }
-        let (at, node) = (self.env.clock.wall(), node_of(&update.change));
+        let (at, node) = (authority.env.clock.wall(), node_of(&self.change));
         let (pod, budget, node_uid) = (None, None, None);
-        let message = format!("volume {}: {message}", update.volume);
-        self.journal.write(Record { at, controller, action, pod, budget, node, node_uid, reason, message });
+        let message = format!("volume {}: {message}", self.volume);
+        authority.journal.write(Record { at, controller, action, pod, budget, node, node_uid, reason, message });
     }
 }
 
