@@ -29,7 +29,7 @@ impl PodGcMetrics {
 
     /// A refusal because evidence is missing is no attempt: the executor counts it.
     pub(super) fn record_force_delete(&self, force: &ForceDeleteRequest, outcome: &ForceOutcome) {
-        let labels = &[&*force.pod.namespace, reason(ClaimKind::from_claim(&force.claim))];
+        let labels = &[&*force.pod.namespace, reason(ClaimKind::from(&force.claim))];
         match outcome {
             ForceOutcome::Released(_) | ForceOutcome::FinalizersRemain(_) => {
                 self.deleted.with_label_values(labels).inc();

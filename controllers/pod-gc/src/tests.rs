@@ -48,7 +48,7 @@ fn describe(decision: &Decision) -> Vec<String> {
     let word = |intent: &Intent| match intent {
         Intent::ReadMissingNode { node } => format!("ask for {node}"),
         Intent::Force(force) => {
-            format!("remove {} because {:?}", force.pod.name, ClaimKind::from_claim(&force.claim))
+            format!("remove {} because {:?}", force.pod.name, ClaimKind::from(&force.claim))
         }
         Intent::Delete(delete) => format!("end {} because: {}", delete.pod.name, delete.cause),
         _ => "not the collector's".to_owned(),

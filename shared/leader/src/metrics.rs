@@ -3,31 +3,44 @@
 //! Labels come from closed enums. The exception is kube-controller-manager's own pair `pod_gc_collector_*`, whose
 //! `namespace` label is part of its interface.
 
+use pod_safety_proof::EvidenceName;
 use prometheus::{
     Encoder, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
     TextEncoder,
 };
+use strum::IntoEnumIterator as _;
 
+use crate::model::FenceEvidenceKind;
 use crate::outcome::VerifyError;
 
 pub use pod_safety_cache::CacheMetrics;
 pub use pod_safety_client::{ClientMetrics, registered};
 
-/// The kinds of evidence that release pods, so that the metric has each series from the start.
-pub const EVIDENCE_NAMES: [&str; 12] = [
-    "NodeGone",
-    "NeverScheduled",
-    "KubeletTerminated",
-    "PodsEnded",
-    "Asserted",
-    "PowerOff",
-    "Decommissioned",
-    "InstanceStopped",
-    "InstanceGone",
-    "WatchdogLease",
-    "Remediated",
-    "Confirmed",
-];
+/// The names of the kinds of evidence that release pods, so that the metric has each series from the start.
+#[must_use]
+pub fn release_evidence_names() -> Vec<&'static str> {
+    let fenced = FenceEvidenceKind::iter().filter(|kind| kind.ends_incarnation());
+    let fenced: Vec<_> = fenced.filter(|kind| *kind != FenceEvidenceKind::OperatorConfirmed).collect();
+    let releasing = EvidenceName::iter().filter(|name| releases_pods(*name));
+    let names = releasing.flat_map(|name| match name {
+        EvidenceName::Fenced => fenced.iter().map(|kind| kind.name()).collect(),
+        other => vec![<&'static str>::from(other)],
+    });
+    names.collect()
+}
+
+const fn releases_pods(name: EvidenceName) -> bool {
+    match name {
+        EvidenceName::NodeGone
+        | EvidenceName::NeverScheduled
+        | EvidenceName::KubeletTerminated
+        | EvidenceName::PodsEnded
+        | EvidenceName::TrustedTaint
+        | EvidenceName::Fenced
+        | EvidenceName::Confirmed => true,
+        EvidenceName::BootChanged | EvidenceName::StorageFenced => false,
+    }
+}
 
 /// Why the metrics could not be registered or encoded.
 #[derive(Debug, thiserror::Error)]
@@ -202,7 +215,7 @@ impl AuthorityMetrics {
                 "pod_safety_force_deletes_total",
                 "Pods force deleted, by the kind of evidence.",
                 "evidence",
-                &EVIDENCE_NAMES,
+                &release_evidence_names(),
             )?,
             refusals: counter(
                 "pod_safety_evidence_refusals_total",

@@ -2,10 +2,12 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use strum::IntoStaticStr;
+use strum::{EnumIter, IntoStaticStr};
 
 /// The kind of evidence about an incarnation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema, IntoStaticStr)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema, EnumIter, IntoStaticStr,
+)]
 pub enum FenceEvidenceKind {
     /// All its power supplies were off in two status checks.
     // docs/assumptions.md: ends-with-its-machine, domain-is-current
@@ -129,23 +131,16 @@ pub enum Grade {
 
 #[cfg(test)]
 mod tests {
-    use super::FenceEvidenceKind::{self, *};
+    use strum::IntoEnumIterator as _;
 
-    const ALL: [FenceEvidenceKind; 8] = [
-        PowerOff,
-        Decommissioned,
-        InstanceStopped,
-        InstanceGone,
-        WatchdogLease,
-        Remediated,
-        StorageFenced,
-        OperatorConfirmed,
-    ];
+    use super::FenceEvidenceKind::{self, *};
 
     #[test]
     fn evidence_is_confirmed_by_its_own_kind_or_a_stronger_one_about_the_instance() {
         let more = [(InstanceGone, InstanceStopped), (InstanceGone, PowerOff), (InstanceStopped, PowerOff)];
-        for (shown, evidence) in ALL.iter().flat_map(|shown| ALL.map(|evidence| (*shown, evidence))) {
+        for (shown, evidence) in
+            FenceEvidenceKind::iter().flat_map(|shown| FenceEvidenceKind::iter().map(move |evidence| (shown, evidence)))
+        {
             let confirms = shown == evidence || more.contains(&(shown, evidence));
             assert_eq!(shown.confirms(evidence), confirms, "{shown:?} {evidence:?}");
         }
@@ -153,7 +148,7 @@ mod tests {
 
     #[test]
     fn the_name_of_a_kind_is_its_serialized_value() {
-        for kind in ALL {
+        for kind in FenceEvidenceKind::iter() {
             assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
         }
     }

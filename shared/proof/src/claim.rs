@@ -6,7 +6,8 @@ use std::sync::Arc;
 use pod_safety_model::{Pod, PodKey, Rv};
 
 /// Why a pod's processes cannot run, according to a controller's cache.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, strum::EnumDiscriminants)]
+#[strum_discriminants(name(ClaimKind), derive(PartialOrd, Ord), doc = "The kind of a claim.")]
 pub enum Claim {
     /// The Node to which the pod is bound does not exist.
     NodeGone {
@@ -17,13 +18,13 @@ pub enum Claim {
     NeverScheduled,
     /// The kubelet reported that all of the pod's containers terminated.
     KubeletTerminated,
-    /// The out-of-service taint states that the pod's node is off.
-    OutOfService {
+    /// The agent on the pod's node reports that no process and no mount of the pod remains.
+    PodsEnded {
         /// The node's name.
         node: Arc<str>,
     },
-    /// The agent on the pod's node reports that no process and no mount of the pod remains.
-    PodsEnded {
+    /// The out-of-service taint states that the pod's node is off.
+    OutOfService {
         /// The node's name.
         node: Arc<str>,
     },

@@ -104,7 +104,8 @@ pub struct LeaseVersion {
 }
 
 /// The kinds of evidence. The set is closed, because the names label metrics.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, strum::IntoStaticStr)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, strum::EnumDiscriminants)]
+#[strum_discriminants(name(EvidenceName), derive(strum::EnumIter, strum::IntoStaticStr), doc = "The name of a kind.")]
 pub enum EvidenceKind {
     /// Two quorum reads, a quarantine apart, did not find the Node, and its kubelet did not report in between.
     #[error("node {node} does not exist: two quorum reads {}s apart did not find it, and its Lease was not renewed since", apart.as_secs())]
@@ -133,7 +134,7 @@ pub enum EvidenceKind {
     #[error(
         "node {node} is not Ready and has the taint node.kubernetes.io/out-of-service, which --trust-out-of-service-taint accepts as proof"
     )]
-    #[strum(serialize = "Asserted")]
+    #[strum_discriminants(strum(serialize = "Asserted"))]
     TrustedTaint {
         /// The node's name.
         node: Arc<str>,
@@ -197,7 +198,7 @@ impl EvidenceKind {
     /// The name in metrics, Events and the API.
     #[must_use]
     pub fn name(&self) -> &'static str {
-        if let Self::Fenced { kind, .. } = self { kind.name() } else { self.into() }
+        if let Self::Fenced { kind, .. } = self { kind.name() } else { EvidenceName::from(self).into() }
     }
 
     /// Whether this is evidence of fencing. It permits the release of all pods and volumes of the incarnation, and the

@@ -85,11 +85,10 @@ impl NodeRead {
         let conditions = status.conditions.into_iter();
         let conditions = conditions.map(|one| (one.r#type.unwrap_or_default(), one.status.unwrap_or_default()));
         let conditions = conditions.collect();
-        let cordoned = spec.unschedulable;
         let taints = spec.taints.into_iter();
         let taints = taints.filter(|taint| taint.key.as_deref() == Some(OUT_OF_SERVICE_TAINT));
         let out_of_service = taints.map(|taint| taint.value.unwrap_or_default()).collect();
-        Ok(Self { incarnation, conditions, cordoned, out_of_service, labels: metadata.labels })
+        Ok(Self { incarnation, conditions, cordoned: spec.unschedulable, out_of_service, labels: metadata.labels })
     }
 
     /// The incarnation. An empty boot ID means that the boot is unknown.

@@ -76,9 +76,8 @@ pub fn verify_pod(
         | Claim::OutOfService { node: name }
         | Claim::Fenced { node: name, .. }) => {
             // Expired evidence is returned as well: no request of its act is sent.
-            let evidence = node.filter(|evidence| is_about(evidence, claim));
-            let evidence =
-                evidence.ok_or(Refusal::EvidenceInvalid("what was read of the node answers another claim"))?;
+            let about = node.filter(|evidence| is_about(evidence, claim));
+            let evidence = about.ok_or(Refusal::EvidenceInvalid("what was read of the node answers another claim"))?;
             if let (Claim::NodeGone { .. }, Some(pod)) = (claim, pod) {
                 had_time_to_end(pod, name, evidence, cache, now)?;
             }

@@ -38,8 +38,8 @@ pub use act::{
     ForceDelete, NODE_GONE_MESSAGE, Next, NoVersion, Request, TaintRefusal, Verb, WholeNode, revoke_holder,
     taint_out_of_service,
 };
-pub use claim::{Claim, ForceDeleteRequest, RevocationBasis};
-pub use evidence::{Barrier, Evidence, EvidenceKind, LeaseVersion, MINIMUM_BOOT, PodVersion, VALID_FOR};
+pub use claim::{Claim, ClaimKind, ForceDeleteRequest, RevocationBasis};
+pub use evidence::{Barrier, Evidence, EvidenceKind, EvidenceName, LeaseVersion, MINIMUM_BOOT, PodVersion, VALID_FOR};
 pub use facts::{
     AbsenceRead, AgentRead, DeviceCheck, EvidenceRead, InvalidRenewTime, LastHeartbeat, LeaseRead, Liveness, NodeRead,
     QuorumRead, Renewal, ReportKind,

@@ -3,43 +3,11 @@
 use std::sync::Arc;
 
 use pod_safety_fence::{FenceStepRequest, MonitorRequest, PolicyStatusUpdate, RemediationRequest};
-use pod_safety_proof::{Claim, ForceDeleteRequest};
+use pod_safety_proof::ForceDeleteRequest;
 
 use super::update::Update;
 use crate::clock::Mono;
 use crate::model::{Controller, Pod, PodKey, Rv};
-
-/// The kinds of claims. The set is closed, for metrics and fair queuing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ClaimKind {
-    /// [`Claim::NodeGone`].
-    NodeGone,
-    /// [`Claim::NeverScheduled`].
-    NeverScheduled,
-    /// [`Claim::KubeletTerminated`].
-    KubeletTerminated,
-    /// [`Claim::PodsEnded`].
-    PodsEnded,
-    /// [`Claim::OutOfService`].
-    OutOfService,
-    /// [`Claim::Fenced`].
-    Fenced,
-}
-
-impl ClaimKind {
-    /// The kind of this claim.
-    #[must_use]
-    pub const fn from_claim(claim: &Claim) -> Self {
-        match claim {
-            Claim::NodeGone { .. } => Self::NodeGone,
-            Claim::NeverScheduled => Self::NeverScheduled,
-            Claim::KubeletTerminated => Self::KubeletTerminated,
-            Claim::PodsEnded { .. } => Self::PodsEnded,
-            Claim::OutOfService { .. } => Self::OutOfService,
-            Claim::Fenced { .. } => Self::Fenced,
-        }
-    }
-}
 
 /// Why a pod is deleted gracefully.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

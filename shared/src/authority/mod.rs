@@ -41,7 +41,7 @@ mod volume;
 mod writer;
 
 pub use access::{AccessRight, is_allowed};
-pub use claim::{ClaimKind, DeleteCause, GracefulDeleteRequest, Intent};
+pub use claim::{DeleteCause, GracefulDeleteRequest, Intent};
 pub(crate) use delete::TAINT_MANAGER_EVICTION;
 pub use eviction::{
     ConditionChange, ConditionChanges, EvictionChange, EvictionUpdate, OwnerRequest, Precondition, Report, StatusChange,
@@ -56,8 +56,8 @@ pub use pod_safety_fence::{
 };
 pub use pod_safety_leader::outcome::{RequestError, VerifyError};
 pub use pod_safety_proof::{
-    AbsenceRead, Barrier, Claim, Evidence, EvidenceDefect, EvidenceFields, EvidenceKind, ForceDeleteRequest, NodeState,
-    Refusal, RefusalReason, RevocationBasis,
+    AbsenceRead, Barrier, Claim, ClaimKind, Evidence, EvidenceDefect, EvidenceFields, EvidenceKind, ForceDeleteRequest,
+    NodeState, Refusal, RefusalReason, RevocationBasis,
 };
 pub use scales::{ScaleTarget, read_scales};
 pub use update::{BudgetUpdate, FinishedObject, LostNodePodUpdate, NotDisruptedUpdate, Update};

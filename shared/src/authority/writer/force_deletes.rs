@@ -6,10 +6,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use pod_safety_leader::outcome::RequestError::{Changed, Expired, Failed, Gone, NotLeader};
 use pod_safety_leader::outcome::VerifyError;
-use pod_safety_proof::{Claim, ForceDeleteRequest, Refusal};
+use pod_safety_proof::{Claim, ClaimKind, ForceDeleteRequest, Refusal};
 
 use super::super::act;
-use super::super::claim::ClaimKind;
 use super::super::outcome::ForceOutcome;
 use super::super::retry_tracker::Admission;
 use super::super::verify::{FORCE_DELETE_REFUSED, Verifier};
@@ -47,7 +46,7 @@ impl Authority {
             Admission::Paused(until) => return Submitted::Later(until),
             Admission::Admitted => {}
         }
-        let kind = ClaimKind::from_claim(&force.claim);
+        let kind = ClaimKind::from(&force.claim);
         let level = if keeps_identity { PriorityLevel::ForceOfIdentity(kind) } else { PriorityLevel::Force(kind) };
         let flow = Arc::clone(force.claim.node().unwrap_or(&force.pod.namespace));
         let (pool, uid) = (WorkerPool::for_force_delete(&force), force.pod.uid.clone());

@@ -1,8 +1,8 @@
 //! Which priority level a request has, and which worker pool executes it.
 
-use pod_safety_proof::{Claim, ForceDeleteRequest};
+use pod_safety_proof::{Claim, ClaimKind, ForceDeleteRequest};
 
-use super::super::claim::{ClaimKind, Intent};
+use super::super::claim::Intent;
 
 /// The priority level of a request in the fair queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,13 +59,6 @@ impl WorkerPool {
     }
 
     pub(super) const fn for_force_delete(force: &ForceDeleteRequest) -> Self {
-        match force.claim {
-            Claim::Fenced { .. } => Self::EvidenceChecks,
-            Claim::NodeGone { .. }
-            | Claim::NeverScheduled
-            | Claim::KubeletTerminated
-            | Claim::PodsEnded { .. }
-            | Claim::OutOfService { .. } => Self::Default,
-        }
+        if matches!(force.claim, Claim::Fenced { .. }) { Self::EvidenceChecks } else { Self::Default }
     }
 }

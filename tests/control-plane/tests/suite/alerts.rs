@@ -9,7 +9,7 @@ use pod_safety_locks::{installed, repository};
 use pod_safety_process::registry::Name;
 use pod_safety_shared::api::Phase;
 use pod_safety_shared::authority::{Step, VerifyError};
-use pod_safety_shared::metrics::EVIDENCE_NAMES;
+use pod_safety_shared::metrics::release_evidence_names;
 use serde_json::Value;
 
 const RULES: &str = "charts/pod-safety/rules/pod-safety.rules.yaml";
@@ -218,7 +218,7 @@ fn expressions_use_existing_label_values_only() {
         ("reason", reasons),
         ("phase", Phase::ALL.iter().copied().map(Phase::name).collect()),
         ("step", Step::NAMES.iter().copied().collect()),
-        ("evidence", EVIDENCE_NAMES.into()),
+        ("evidence", release_evidence_names().into_iter().collect()),
         ("mode", ["observe", "guard", "replace"].into()),
     ];
     for query in queries() {
