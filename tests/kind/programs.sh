@@ -2,7 +2,7 @@
 # Builds kind and, with `node`, the programs of a node that the control plane's own tools lack (kubelet, kubeadm,
 # kube-proxy, coredns), once, and prints the folder that holds them. Go makes them from their modules' source.
 #
-#   tests/kind/programs.sh [node|kubelet]       kubelet: nothing else, not even kind
+#   tests/kind/programs.sh [node|kubelet|hollow-kubelet]       with kubelet or hollow-kubelet: nothing else, not even kind
 #
 # Kubernetes has the version that tests/control-plane/tools pins: its go.mod is taken as it is, so nothing can differ. coredns has
 # the version that this kubeadm asks for; the file `images` has all that it asks for.
@@ -43,6 +43,24 @@ of_kubernetes() { # program
     mv "$scratch/$1" "$folder/$1"
 }
 
+# The kubelet's code without containers: see tests/real-nodes/hollow-kubelet. Named by its source, so that a change builds anew.
+hollow_kubelet() {
+    local source=$here/../real-nodes/hollow-kubelet/main.go
+    local built=$folder/hollow-kubelet-$(sha256sum "$source" | cut -c1-12)
+    mkdir -p "$built"
+    [ -x "$built/hollow-kubelet" ] || {
+        say "building hollow-kubelet"
+        cp "$module/go.mod" "$module/go.sum" "$source" "$scratch"
+        (cd "$scratch" && GOWORK=off go build -mod=mod -ldflags '-s -w' -o hollow-kubelet . >&2)
+        mv "$scratch/hollow-kubelet" "$built/hollow-kubelet"
+    }
+    printf '%s\n' "$built"
+}
+
+if [ "${1:-}" = hollow-kubelet ]; then
+    hollow_kubelet
+    exit
+fi
 if [ "${1:-}" = kubelet ]; then
     of_kubernetes kubelet
     printf '%s\n' "$folder"

@@ -52,7 +52,7 @@ impl Mode {
         }
     }
 
-    fn kcm_controllers(self) -> &'static str {
+    pub(crate) fn kcm_controllers(self) -> &'static str {
         match self {
             Self::Plain | Self::Guard => "*",
             Self::Replace => {

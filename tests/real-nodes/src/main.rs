@@ -13,7 +13,7 @@
 //! - `fault`: what goes wrong, and its repair; `scenario`: the table; `storm`: rounds by chance; `play`: one incident
 //! - `installed`: the user's whole path, from the image by Helm to the alert; `steps`: how long each step took
 //! - `requested`: a drain by EvictionRequests, during which a node is lost; `mover`: an application that moves its data first
-//! - `hollow`: the simulator's kubelet beside a real one
+//! - `hollow`: the simulator's kubelet beside a real one; `histories`: many kubelets without containers
 //! - `watch`: process tables and logs; `oracle`: who ran when nobody should have; `planted`: whether they see it; `killed`: what is left;
 //!   `report`: the table that comes of it
 //!
@@ -26,6 +26,7 @@ mod busy;
 mod cluster;
 mod confirmed;
 mod fault;
+mod histories;
 mod hollow;
 mod installed;
 mod killed;
@@ -110,6 +111,12 @@ struct Args {
     /// The same scripts on real kubelets and in the simulator, and how they differ
     #[arg(long)]
     hollow: bool,
+    /// No machines: so many histories of kubelets without containers
+    #[arg(long, default_value_t = 0)]
+    histories: usize,
+    /// The nodes of these histories
+    #[arg(long, default_value_t = 24)]
+    nodes: usize,
     /// Nodes drained by EvictionRequests, by an application that moves its data first, and one of them lost meanwhile
     #[arg(long)]
     requests: bool,
@@ -126,6 +133,11 @@ fn main() -> Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     if std::env::var_os(INSIDE).is_some() {
         return runtime.block_on(inside(&args));
+    }
+    if args.histories > 0 {
+        let mode = if args.ways == [Mode::Plain] { Mode::Plain } else { Mode::Replace };
+        let (table, wrong) = runtime.block_on(histories::play(mode, args.histories, args.nodes, args.seed))?;
+        return print_verdict(&table, &wrong);
     }
     let verdict = needs::verdict()?;
     if args.needs {
@@ -174,6 +186,12 @@ fn main() -> Result<ExitCode> {
     Ok(if wrong.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+fn print_verdict(table: &str, wrong: &[String]) -> Result<ExitCode> {
+    std::io::stdout().write_all(table.as_bytes())?;
+    wrong.iter().for_each(|line| print_line(&format!("WRONG: {line}")));
+    Ok(if wrong.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
 /// The commit of the tree, and its date.
 fn commit() -> Result<String> {
     let format = ["log", "-1", "--abbrev=8", "--format=`%h`, %cs"];
@@ -200,9 +218,7 @@ async fn inside(args: &Args) -> Result<ExitCode> {
     }
     if args.hollow {
         let (table, wrong) = hollow::compare().await?;
-        std::io::stdout().write_all(table.as_bytes())?;
-        wrong.iter().for_each(|line| print_line(&format!("WRONG: {line}")));
-        return Ok(if wrong.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        return print_verdict(&table, &wrong);
     }
     if args.shell {
         let cluster = Cluster::start(args.ways.first().copied().context("in which way?")?).await?;
