@@ -26,7 +26,7 @@ NEXTEST := .cache/bin/cargo-nextest nextest run --workspace --locked
 KUBERNETES_VERSION := $(shell sed -n 's|^\tk8s.io/kubernetes v|v|p' tests/control-plane/tools/kubernetes/go.mod)
 OTHER_VERSIONS := $(shell cat tests/control-plane/tools/kubernetes/versions)
 
-.PHONY: help demo try test test-all build mutants promises install fmt lint unit control-plane test-nodes test-nodes-all campaign perturb fuzz bench drains scale docs image image-agents kind kind-shell kind-delete test-kind advisories workflows clean
+.PHONY: help demo try test test-all build mutants promises install fmt lint unit control-plane test-nodes test-nodes-all histories campaign perturb fuzz bench drains scale docs image image-agents kind kind-shell kind-delete test-kind advisories workflows clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -90,6 +90,9 @@ test-nodes-all: install ## every scenario three ways, then faults by chance; wri
 	cargo run --quiet --locked --profile test -p pod-safety-real-nodes -- --requests; \
 	cargo run --quiet --locked --profile test -p pod-safety-real-nodes -- --rounds $(or $(ROUNDS),50) --seed $(or $(SEED),1) --table tests/records/real-nodes.md; \
 	tests/records/write.sh test-nodes-all outcome=passed seconds=$$SECONDS kubernetes=$(KUBERNETES_VERSION) figure="rounds by chance: $(or $(ROUNDS),50), seed $(or $(SEED),1)"
+
+histories: ## two hours: HISTORIES=1000 of kubelets without containers on NODES=24, drawn from SEED=1
+	@cargo run --quiet --locked --profile test -p pod-safety-real-nodes -- --histories $(or $(HISTORIES),1000) --nodes $(or $(NODES),24) --seed $(or $(SEED),1)
 
 campaign: ## simulated clusters for MINUTES (10) from a seed drawn by chance; EXHAUSTIVE=1: `make perturb`
 	@cargo run --release --quiet --locked -p pod-safety-simulator --example campaign -- $(if $(EXHAUSTIVE),perturb)

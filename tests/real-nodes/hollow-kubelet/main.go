@@ -69,6 +69,7 @@ func serve(folder string) error {
 	r.RuntimeService.FakeStatus = &cri.RuntimeStatus{Conditions: []*cri.RuntimeCondition{
 		{Type: cri.RuntimeReady, Status: true}, {Type: cri.NetworkReady, Status: true},
 	}}
+	r.ImageService.SetFakeImageSize(1 << 20) // a kubelet accepts no image without a size
 	listener, err := util.CreateListener(socket(folder))
 	if err != nil {
 		return err

@@ -280,7 +280,7 @@ impl Cluster {
         if !self.ours.is_empty() {
             let explain = ["explain", "pod", identity, "-n", NAMESPACE];
             let explained = self.plane.start_pod_safety_once(&self.plane.admin_kubeconfig(), &explain).await?;
-            said.extend(explained.stdout.lines().nth(1).map(str::to_owned));
+            said.extend(verdict(&explained.stdout));
         }
         for fence in self.incidents().await? {
             let (phase, status) = (fence["status"]["phase"].as_str().unwrap_or_default(), &fence["status"]);
@@ -296,6 +296,11 @@ impl Cluster {
         said.dedup();
         Ok(said)
     }
+}
+
+/// The line of `explain` with its verdict.
+pub(crate) fn verdict(explained: &str) -> Option<String> {
+    explained.lines().find(|line| line.starts_with(['✔', '!', '✖'])).map(str::to_owned)
 }
 
 fn switches(plane: &ControlPlane, rigs: &Rigs, systems: &[(String, String)]) -> Result<Program> {

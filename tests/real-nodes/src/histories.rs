@@ -8,7 +8,6 @@
 mod journal;
 mod node;
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -53,6 +52,14 @@ enum Fault {
     SlowHook(usize),
 }
 
+impl Fault {
+    /// Whether its kubelet cannot report meanwhile, and its processes run. To delete the Node then is a claim that the machine is off:
+    /// `docs/proof.md`, *A kubelet without Node and Lease that is cut off*. No history does it.
+    const fn cuts_off(self) -> bool {
+        matches!(self, Self::KubeletKilled | Self::KubeletFrozen | Self::WritesThrottled)
+    }
+}
+
 const FAULTS: [Fault; 16] = [
     Fault::Nothing,
     Fault::KubeletKilled,
@@ -91,17 +98,25 @@ impl Draw {
     fn new(seed: u64, number: usize) -> Self {
         let mut chance = Chance::new(seed.wrapping_mul(1_000_003).wrapping_add(number as u64));
         let fault = FAULTS[chance.below(FAULTS.len())];
-        // A slow hook begins after the grace period of the pod that it replaces.
-        let earliest = if matches!(fault, Fault::SlowHook(_)) { 8 } else { 0 };
+        let earliest = match fault {
+            // It begins after the grace period of the pod that it replaces.
+            Fault::SlowHook(_) => 8,
+            // `docs/proof.md`, *A kubelet whose Node is deleted in its first second*.
+            Fault::KubeletRestarted => 5,
+            _ => 0,
+        };
         let mut deletions: Vec<_> = [(Deletion::Node, 3), (Deletion::Pod, 2)]
             .into_iter()
             .filter_map(|(deletion, of_four)| {
                 let at = earliest + chance.below(25) as u64;
-                (chance.below(4) < of_four).then_some((deletion, at))
+                let is_drawn = chance.below(4) < of_four && !(deletion == Deletion::Node && fault.cuts_off());
+                is_drawn.then_some((deletion, at))
             })
             .collect();
         deletions.sort_by_key(|(_, at)| *at);
-        Self { fault, deletions, lasts: 30 + chance.below(90) as u64 }
+        // A pod of a deleted Node is removed after two quarantines at the earliest.
+        let shortest = if deletions.iter().any(|(deletion, _)| *deletion == Deletion::Node) { 100 } else { 30 };
+        Self { fault, deletions, lasts: shortest + chance.below(60) as u64 }
     }
 }
 
@@ -150,7 +165,8 @@ async fn start(mode: Mode, nodes: usize) -> Result<Rig> {
         .await?;
     // Without the admission policies, which deny most of these deletions.
     let account = plane.install_pod_safety().await?;
-    let args = ["--mode=replace", "--controllers=pod-gc,disruption,node-lifecycle,taint-eviction", GRACE_PERIOD];
+    let duties = "--controllers=pod-gc,disruption,node-lifecycle,taint-eviction";
+    let args = ["--mode=replace", duties, "--pod-gc-quarantine=40s", GRACE_PERIOD];
     let mut pod_safety = Vec::new();
     for at in 0..if mode == Mode::Plain { 0 } else { 2 } {
         pod_safety.push(plane.pod_safety(&format!("pod-safety-{at}"), &account, args).await?);
@@ -398,20 +414,21 @@ impl Rig {
         check_that(cluster::ready(&found) && taints.is_empty(), format!("its node has {taints:?}"))
     }
 
-    /// Why an identity does not run: holds of pod-safety, or its pod is with a kubelet that reports.
+    /// Why an identity does not run, as `pod-safety explain` shows it; or its pod is with a kubelet that reports.
     async fn reasons(&self, identity: &str) -> Vec<String> {
-        let mut reasons = BTreeSet::new();
-        for replica in &self.pod_safety {
-            let holds = replica.holds(identity).await.unwrap_or_default();
-            reasons.extend(holds.iter().filter_map(|hold| Some(hold["reason"].as_str()?.to_owned())));
+        let mut reasons = Vec::new();
+        if !self.pod_safety.is_empty() {
+            let explain = ["explain", "pod", identity, "-n", NAMESPACE];
+            let explained = self.plane.start_pod_safety_once(&self.plane.admin_kubeconfig(), &explain).await;
+            reasons.extend(explained.ok().and_then(|output| cluster::verdict(&output.stdout)));
         }
         let pod = self.pod(identity).await.ok().flatten();
         let name = pod.and_then(|pod| pod.spec?.node_name).unwrap_or_default();
         let node = Api::<Node>::all(self.plane.admin()).get_opt(&name).await.ok().flatten();
         if name.is_empty() || node.as_ref().is_some_and(cluster::ready) {
-            reasons.insert("its kubelet or the scheduler has it".to_owned());
+            reasons.push("its kubelet or the scheduler has it".to_owned());
         }
-        reasons.into_iter().collect()
+        reasons
     }
 
     /// Two copies of an identity at one moment, by all journals.

@@ -10,8 +10,10 @@ use serde_json::{Value, json};
 
 use super::journal;
 
-/// Longer than a history lasts, and shorter than it is waited for its end. What hangs when the repair comes hangs on for so long.
+/// Longer than two quarantines of 40 s. What hangs when the repair comes hangs on for so long.
 const HANGS_SECONDS: u32 = 90;
+/// Less than the grace period and a quarantine: `docs/proof.md`, *A process that outlives its grace period*.
+const STOP_HANGS_SECONDS: u32 = 30;
 /// There are many: each collects garbage as programs of Go do.
 const MEMORY: [(&str, &str); 2] = [("GOGC", "100"), ("GOMEMLIMIT", "off")];
 /// The priority level whose requests are all rejected.
@@ -107,7 +109,8 @@ impl HollowNode {
 
     /// Makes an operation of its runtime hang.
     pub(super) fn hang(&self, operation: &str) -> Result<()> {
-        Ok(std::fs::write(self.folder.join("faults"), format!("{operation} {HANGS_SECONDS}\n"))?)
+        let seconds = if operation == "stop" { STOP_HANGS_SECONDS } else { HANGS_SECONDS };
+        Ok(std::fs::write(self.folder.join("faults"), format!("{operation} {seconds}\n"))?)
     }
 
     pub(super) fn stop_hanging(&self) -> Result<()> {
