@@ -109,6 +109,9 @@ fn a_pod_whose_eviction_was_allowed_counts_as_gone_for_two_minutes() {
     let late = then(1_121);
     assert_eq!((late.status.current_healthy, late.status.disruptions_allowed), (3, 1));
     assert_eq!((late.recheck_at, late.not_deleted.len(), late.status.disrupted.len()), (None, 1, 0));
+    let two = evicted(evicted(max(Amount::Pods(2)), "p0", 1_050, None), "p1", 1_000, None);
+    let result = calculate(&two, &ready(3, 3), at(1_060)).unwrap();
+    assert_eq!(result.recheck_at, Some(at(1_120)), "the first of them expires then");
 }
 
 #[test]

@@ -55,6 +55,16 @@ fn bug_pods_of_a_kubelet_that_renews_without_a_node_were_never_deleted() {
     assert_eq!(describe(&describe_node(&world, "gone", REGISTRATION_GRACE.as_secs())), [END]);
 }
 
+/// The API server removes a terminated pod at once, and its kubelet has not unmounted the volumes yet.
+#[test]
+fn a_terminated_pod_of_a_kubelet_that_renews_without_a_node_is_not_deleted() {
+    let (world, second) = (connected(), REGISTRATION_GRACE.as_secs());
+    world.apply(Kind::Pods, &pod("done").on("gone").terminated(), at(0));
+    world.apply(Kind::NodeLeases, &lease("gone", second), at(second));
+    world.confirm_all(at(second));
+    assert_eq!(describe(&describe_node(&world, "gone", second)), [END]);
+}
+
 /// Its last report was about a pod, so the Lease that it renewed before was forgotten: a client that writes a pod's
 /// status could have its pods deleted at the end of the quarantine.
 #[test]
@@ -116,6 +126,21 @@ fn a_kubelet_that_cannot_respond_gets_the_grace_period_of_its_pods() {
     world.confirm_all(at(250));
     assert_eq!(describe(&describe_node(&world, "gone", 161)), [""; 0]);
     assert_eq!(describe(&describe_node(&world, "gone", 162)), ["ask for gone"]);
+}
+
+/// The next first read does not wait for the pod with the longest grace period.
+#[test]
+fn a_pod_is_removed_a_quarantine_after_its_own_grace_period() {
+    let world = connected();
+    let waits = |dying: Obj| dying.set("/status/observedGeneration", json!(0));
+    let other = deleted(300).uid("uid-other").set("/metadata/name", json!("other"));
+    world.apply(Kind::Pods, &waits(deleted(30)), at(42));
+    world.apply(Kind::Pods, &waits(other), at(42));
+    assert_eq!(describe(&describe_node(&world, "gone", 71)), [""; 0]);
+    assert_eq!(describe(&describe_node(&world, "gone", 72)), ["ask for gone"]);
+    world.record_absence_read("gone", at(73));
+    world.confirm_all(at(200));
+    assert_eq!(describe(&describe_node(&world, "gone", 73 + QUARANTINE)), [REMOVE]);
 }
 
 /// A tenant changes the pod, which makes a generation that its kubelet has not reported about yet.
@@ -188,6 +213,17 @@ fn bug_a_kubelet_with_a_busy_pod_worker_counted_as_gone() {
     world.record_absence_read("gone", at(10_050));
     world.confirm_all(at(10_100));
     assert_eq!(describe(&describe_node(&world, "gone", 10_050 + QUARANTINE)), [REMOVE]);
+}
+
+/// A static pod has no replacement on another node, and its kubelet never reports that it saw the deletion.
+#[test]
+fn a_mirror_pod_does_not_wait_for_a_worker_that_may_be_busy() {
+    for (mirrors, expected) in [(Obj::mirror as fn(Obj) -> Obj, vec![REMOVE]), (|pod| pod, vec![])] {
+        let world = connected();
+        world.apply(Kind::Pods, &mirrors(deleted(30).starting()), at(42));
+        world.record_absence_read("gone", at(43));
+        assert_eq!(describe(&describe_node(&world, "gone", 43 + QUARANTINE)), expected);
+    }
 }
 
 /// Its report cannot show that it restarts a container whose liveness probe failed. A report about another pod can.

@@ -194,6 +194,7 @@ fn a_kubelet_is_unreachable_only_after_a_whole_lease_duration_was_observed() {
         ("no report for 23 s, with a lease duration of 8 s", vec![seen(1), brief], 24, true),
         ("it reported on a pod", vec![seen(1), report], 65, false),
         ("its Node reported", vec![seen(1), ready("True", 20, 30)], 65, false),
+        ("its Node reported after its Lease", vec![seen(1), renewed(1, 5), ready("True", 20, 30)], 65, false),
         ("the Ready condition became Unknown", vec![ready("True", 5, 1), ready("Unknown", 20, 30)], 65, true),
     ] {
         let world = World::listed();

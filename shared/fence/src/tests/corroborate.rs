@@ -59,7 +59,7 @@ async fn off_is_refuted_by_an_answering_kubelet_port_and_by_an_unreadable_fact()
 async fn an_unanswered_probe_is_no_fact_without_another_ready_node() {
     let harness = lies_off();
     harness.world.apply(Kind::Nodes, &node("m").ready("False").rv(99).0, harness.env.now());
-    *harness.devices.open.lock() = Some(vec![]);
+    *harness.devices.open.lock() = Some(vec![OTHER]);
     let verified = check_power(&harness, vec![Corroboration::KubeletPort]).await;
     assert_eq!((verified.power, verified.corroborated.len()), (Power::Unknown, 0), "{verified:?}");
 }

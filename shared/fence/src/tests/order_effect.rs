@@ -12,7 +12,12 @@ fn fixture(driver: &str, agent: Option<&str>) -> Fixture {
 
 /// What two checks prove after an order to a machine that is in this state before, and off afterwards; and the
 /// sequence of calls.
-async fn fenced(fixture: Fixture, before: Power, order: Result<(), ()>, earlier: bool) -> (Verified, Vec<String>) {
+async fn fenced(
+    fixture: Fixture,
+    before: Power,
+    order: Result<(), ()>,
+    earlier: Option<DeviceRef>,
+) -> (Verified, Vec<String>) {
     let ordered = Mutex::new(false);
     let harness = harness(fixture, move |act, _| {
         let mut ordered = ordered.lock();
@@ -24,8 +29,8 @@ async fn fenced(fixture: Fixture, before: Power, order: Result<(), ()>, earlier:
         }
     });
     let mut status = tried("off");
-    if earlier {
-        let first = Attempt { met: vec![bmc()], ..status.attempts[0].clone() };
+    if let Some(met) = earlier {
+        let first = Attempt { met: vec![met], ..status.attempts[0].clone() };
         status.attempts.insert(0, first);
     }
     harness.assert_outcome(Step::Attempt(target(status)), "written").await;
@@ -55,19 +60,36 @@ async fn bug_an_ambiguous_off_from_before_the_order_proved_off() {
         ("a controller that was reset refuses it", redfish(), Off, Err(()), false),
         ("a controller that loses its answer", redfish(), On, Err(()), true),
     ] {
-        let (verified, _) = fenced(fixture, before, order, false).await;
+        let (verified, _) = fenced(fixture, before, order, None).await;
         assert_eq!(verified.power == Power::Off, proved, "{what}: {verified:?}");
         assert_eq!(verified.message.contains("was not seen on before"), !proved, "{what}: {verified:?}");
     }
-    let (verified, _) = fenced(agent("fence_pve"), Off, Ok(()), true).await;
-    assert_eq!(verified.power, Power::Off, "an earlier attempt met it: {verified:?}");
+    for (device, proved) in [("bmc", true), ("pdu", false)] {
+        let met = Some(DeviceRef { name: device.to_owned(), ..bmc() });
+        let (verified, _) = fenced(agent("fence_pve"), Off, Ok(()), met).await;
+        assert_eq!(verified.power == Power::Off, proved, "an earlier attempt met it by {device}: {verified:?}");
+    }
+}
+
+/// The machine that was on is another one: that this one is off later may be its state from before the order.
+#[tokio::test(start_paused = true)]
+async fn an_order_that_meets_another_machine_has_met_none() {
+    for (identity, met) in [(Identity::Match, 1), (Identity::Mismatch { found: "uuid-9".to_owned() }, 0)] {
+        let harness = harness(fixture("Agent", Some("fence_pve")), move |_, _| {
+            Some(Ok(Answer::new(Power::On, identity.clone(), String::new())))
+        });
+        harness.assert_outcome(Step::Attempt(target(tried("off"))), "written").await;
+        let written = harness.written("nodefences")["status"].clone();
+        let status: NodeFenceStatus = serde_json::from_value(written).unwrap();
+        assert_eq!(status.attempts[0].met.len(), met);
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_state_before_the_order_is_recorded_for_ambiguous_devices_only() {
-    let (_, log) = fenced(fixture("Agent", Some("fence_pve")), Power::On, Ok(()), false).await;
+    let (_, log) = fenced(fixture("Agent", Some("fence_pve")), Power::On, Ok(()), None).await;
     assert_eq!(log, ["device look", STATUS, "device off", STATUS]);
-    let (_, log) = fenced(fixture("Agent", Some("fence_ipmilan")), Power::On, Ok(()), false).await;
+    let (_, log) = fenced(fixture("Agent", Some("fence_ipmilan")), Power::On, Ok(()), None).await;
     assert_eq!(log, [STATUS, "device off", STATUS]);
 }
 

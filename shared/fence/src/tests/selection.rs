@@ -66,6 +66,23 @@ async fn attack_a_node_with_the_label_of_another_does_not_switch_its_machine() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_parameters_of_a_node_replace_those_for_all_nodes_and_each_act_has_its_own_timeout() {
+    let timeouts = json!({ "powerOff": "11s", "powerOn": "12s", "status": "13s" });
+    let own = json!({ "nodeParameters": { "n": { "ip": "192.0.2.4" } }, "timeouts": timeouts });
+    let device = Some(fixed(&json!({}), own));
+    let harness = harness(Fixture { device, ..Fixture::default() }, |_, _| answer_with(Power::Off));
+    harness.run_step(Step::Attempt(target(tried("off")))).await;
+    harness.run_step(Step::Attempt(target(tried("on")))).await;
+    harness.run_step(Step::Look(target(tried("off")))).await;
+    let orders = harness.devices.orders.lock();
+    for (act, seconds) in [(Act::Off, 11), (Act::On, 12), (Act::Look, 13)] {
+        let order = orders.iter().find(|order| order.act == act).unwrap();
+        let sent = (order.within, order.parameters["ip"].reveal());
+        assert_eq!(sent, (Duration::from_secs(seconds), "192.0.2.4"), "{act:?}");
+    }
+}
+
 /// A device that reports which machine it reaches, and whose identity check is required, switches no neighbour's.
 #[tokio::test(start_paused = true)]
 async fn a_device_that_requires_the_machine_identity_may_select_by_any_label() {

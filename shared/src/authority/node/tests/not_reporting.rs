@@ -96,6 +96,7 @@ async fn a_node_that_reported_since_is_not_written() {
     let never = || NotReporting { heartbeat: None, never_posted: true, ..not_reporting() };
     let beat = well().set("/status/conditions/4/lastHeartbeatTime", json!("2026-11-21T11:58:10Z"));
     let unposted = well().set("/status/conditions", json!([]));
+    let undated = well().set("/status/conditions", json!([{ "type": "Ready", "status": "True" }]));
     let cases = [
         ("its Lease was renewed", not_reporting(), well(), Some(lease("n", 8))),
         ("its Lease was renewed by a clock that went back", not_reporting(), well(), Some(lease("n", 6))),
@@ -103,6 +104,7 @@ async fn a_node_that_reported_since_is_not_written() {
         ("its Lease went, perhaps after it was renewed", not_reporting(), well(), None),
         ("its status was posted", not_reporting(), beat, Some(renewed())),
         ("its status was posted for the first time", never(), well(), Some(renewed())),
+        ("its status was posted for the first time, without a time", never(), undated, Some(renewed())),
         ("its status was wiped", not_reporting(), unposted, Some(renewed())),
     ];
     for (sentence, not_reporting, node, lease) in cases {

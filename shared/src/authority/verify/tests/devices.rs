@@ -4,10 +4,15 @@ use crate::testing::objects::{BOOT, NEXT_BOOT};
 use std::collections::BTreeMap;
 
 use futures::future::BoxFuture;
+use jiff::Timestamp;
+use pod_safety_proof::{DeviceCheck, EvidenceRead, QuorumRead};
 use serde_json::json;
 
 use super::*;
+use crate::model::{FenceEvidenceKind, Grade};
+use crate::testing::at;
 use crate::transport::{self, DeviceError, Driver, FenceTransport, Identity, Order, Power};
+use crate::wire::{Encoding, Raw};
 
 type Answers = Result<transport::Answer, DeviceError>;
 
@@ -408,6 +413,21 @@ async fn fencing_evidence_expires_before_a_machine_could_boot() {
             continue;
         };
         assert_eq!(judged.unwrap().expires().since(began), Duration::from_secs(lasts), "{what}");
+    }
+}
+
+/// A report of the kubelet while its devices report off contradicts them: only a later read of the node shows it.
+#[test]
+fn evidence_is_refused_if_its_devices_were_checked_after_the_read_of_the_node_was_sent() {
+    let raw = |object: &Value| Raw::from_body(Encoding::Json, object.to_string().into()).unwrap();
+    let read = EvidenceRead::decode("e", &raw(&evidence()), Timestamp::default()).unwrap();
+    let (sent, answered) = (at(10), at(12));
+    let live = QuorumRead::decode("n", (sent, answered), Some(&raw(&lost())), Some(&raw(&lease("n", 1).0))).unwrap();
+    for (second, refused) in [(10, false), (11, true), (12, true)] {
+        let check = DeviceCheck { kind: FenceEvidenceKind::PowerOff, requested_at: at(second) };
+        let world = World::listed();
+        let judged = proof::verify_fenced(&read, Some(check), &live, Grade::default(), &world.read().view());
+        assert_eq!(judged.is_err(), refused, "checked at {second}");
     }
 }
 

@@ -174,8 +174,13 @@ fn detached(change: impl FnOnce(&mut Rig)) -> Rig {
 async fn a_volume_is_detached_if_all_attachments_were_read_and_none_names_the_node() {
     type Change = fn(&mut Rig);
     type Found = Result<(&'static str, Duration), &'static str>;
-    let rows: [(&str, Change, Found); 9] = [
+    let rows: [(&str, Change, Found); 10] = [
         ("none is left", |_| {}, Ok(("StorageFenced", VALID_FOR))),
+        (
+            "none is left, and the CSIDriver has the default of attachRequired",
+            |rig| rig.set(DRIVER, "/spec", json!({})),
+            Ok(("StorageFenced", VALID_FOR)),
+        ),
         ("there are more pages", |rig| rig.set(ATTACHMENTS, "/metadata/continue", json!("more")), Err("ReadFailed")),
         (
             "the list has no version: some other JSON",

@@ -130,6 +130,25 @@ async fn a_pod_of_a_deleted_node_is_not_deleted_if_the_node_exists_again() {
     assert_eq!((pool.completed(), methods(&pool)), (vec!["a changed".to_owned()], vec!["GET".to_owned()]));
 }
 
+/// The read did not find the Node, and the cache has one of that name that cannot be decoded: one of them is old.
+#[tokio::test(start_paused = true)]
+async fn a_pod_of_a_deleted_node_is_not_deleted_if_the_cache_has_an_unreadable_node() {
+    for (unreadable, ended) in [(true, "a changed"), (false, "a ending")] {
+        let pool = pool(Leadership::always(), |request| match request.method.as_str() {
+            "GET" => Answer::not_found(),
+            _ => ending(request),
+        });
+        if unreadable {
+            pool.world.apply(Kind::Nodes, &node("n").set("/metadata/resourceVersion", json!("x")).0, pool.env.now());
+        }
+        let Intent::Delete(mut delete) = graceful_delete("a", "10") else { panic!() };
+        delete.cause = DeleteCause::NodeGone { node: "n".into() };
+        pool.submit_accepted(Intent::Delete(delete));
+        advance(0.1).await;
+        assert_eq!(pool.completed(), [ended]);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_deletion_that_is_not_needed_when_its_turn_comes_is_dropped() {
     let pool = with_node(ending);

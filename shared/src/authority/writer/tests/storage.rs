@@ -48,6 +48,15 @@ async fn relieved(objects: BTreeMap<&'static str, Value>) -> (usize, Vec<String>
 
 /// The same, with a delayed answer about the fence; also returns the journal.
 async fn relieved_after(objects: BTreeMap<&'static str, Value>, late: Duration) -> (usize, Vec<String>, Vec<String>) {
+    relieved_of(BOOT, objects, late).await
+}
+
+/// The same, of a holder that took the volume in this boot.
+async fn relieved_of(
+    boot: &str,
+    objects: BTreeMap<&'static str, Value>,
+    late: Duration,
+) -> (usize, Vec<String>, Vec<String>) {
     let pool = pool(Leadership::always(), move |request: &Received| match request.method.as_str() {
         "GET" if request.path == FENCE => {
             objects.get(FENCE).map_or_else(Answer::not_found, |there| Answer::json(there).delayed(late))
@@ -56,7 +65,7 @@ async fn relieved_after(objects: BTreeMap<&'static str, Value>, late: Duration) 
         _ => Answer::json(&named("v").uid("uid-lease").rv(8)),
     });
     let by = RevocationBasis::Storage("e".into());
-    let change = VolumeChange::Revoke { holder: holder(BOOT), basis: by, next: None, denial: None };
+    let change = VolumeChange::Revoke { holder: holder(boot), basis: by, next: None, denial: None };
     pool.submit_accepted(update(true, change));
     advance(0.5 + late.as_secs_f64()).await;
     let writes = pool.api.requests().into_iter().filter(|request| request.method != "GET");
@@ -109,6 +118,10 @@ async fn an_incomplete_network_fence_is_no_evidence() {
         }
         assert_eq!(relieved(objects).await, (0, vec!["uid-v: refused".to_owned()]), "{what}");
     }
+    let mut unknown = objects();
+    unknown.get_mut(PROOF).unwrap()["spec"]["node"]["bootID"] = json!("");
+    let (writes, ..) = relieved_of("", unknown, Duration::ZERO).await;
+    assert_eq!(writes, 0, "evidence and holder are of an unknown boot");
     for path in [DEVICE, PROOF, FENCE, VOLUME] {
         let mut objects = objects();
         objects.remove(path);

@@ -79,6 +79,9 @@ async fn each_change_is_a_compare_and_swap() {
         assert_eq!((&meta["uid"], &meta["resourceVersion"]), (&json!("uid-lease"), &json!("7")), "{change:?}");
         assert_eq!(meta["labels"]["pod-safety.dev/held"], held, "{change:?}");
         assert_eq!(meta["annotations"]["pod-safety.dev/hold"].is_null(), held.is_null(), "{change:?}");
+        // The volume may have been recreated under its name since the Lease was written.
+        let acquires = matches!(change, VolumeChange::Acquire { .. });
+        assert_eq!(meta["labels"]["pod-safety.dev/volume-uid"] == "uid-v", acquires, "{change:?}");
         assert_eq!(body["spec"]["holderIdentity"], spec, "{change:?}");
         // Of the changes that name no holder, only Release removes it.
         let gives = body["spec"].get("holderIdentity").is_some_and(Value::is_null);
@@ -117,6 +120,7 @@ async fn a_holder_is_revoked_only_if_its_incarnation_has_ended_and_the_generatio
             (&json!(4), Some(&identity))
         );
         assert_eq!(body["spec"].get("acquireTime").is_some(), !identity.is_null());
+        assert_eq!(body["metadata"]["labels"]["pod-safety.dev/volume-uid"] == "uid-v", !identity.is_null());
     }
 }
 
