@@ -16,7 +16,7 @@ use pod_safety_drain::Consent;
 use pod_safety_explain::pluralize;
 use pod_safety_print::{Paint, Tone};
 use pod_safety_shared::api::{Phase, Recovery};
-use pod_safety_shared::authority::operator_requests::{self, Device, Drill, Examined};
+use pod_safety_shared::authority::operator_requests::{self, Device, Drill, Examined, OperatorError};
 use pod_safety_shared::client::Target;
 use pod_safety_shared::clock::Mono;
 use serde::Serialize;
@@ -27,7 +27,6 @@ use super::consent::prompt;
 use super::devices::{self, DeviceResult};
 use super::doctor::{describe_unresponsive, print_reason};
 use super::drain::snapshot::DrainSnapshot;
-use super::fence;
 use super::progress::announce_wait;
 use super::{API_VERSION, Exit, duration, print, print_stderr, sanitize};
 
@@ -153,7 +152,7 @@ impl Args {
             return Ok(Exit::Refused);
         }
         let by = operator_requests::whoami(connection).await?;
-        let name = fence::request(session, examined, &by, &self.reason).await?;
+        let name = request(session, examined, &by, &self.reason).await?;
         let deadline = env.now() + self.timeout.unwrap_or(Duration::from_mins(15));
         let ended =
             |phase| matches!(phase, Phase::Done | Phase::AwaitingOperator | Phase::Cancelled | Phase::Superseded);
@@ -169,6 +168,21 @@ impl Args {
             "pod-safety: the drill continues: kubectl get nodefence {name} -w. To prevent new attempts: pod-safety cancel {node}"
         ));
         Ok(Exit::TimedOut)
+    }
+}
+
+/// Requests that the node is fenced. The error names the NodeFence that this boot has already.
+pub(super) async fn request(session: &Session, examined: &Examined, by: &str, reason: &str) -> anyhow::Result<String> {
+    let (connection, node) = (&session.connection, &examined.node.name);
+    match operator_requests::request_fence(connection, examined, by, reason).await {
+        Err(OperatorError::AlreadyExists { name, .. }) => {
+            let existing = operator_requests::read_incident(connection, &name).await.ok().flatten();
+            let phase = existing.map_or(String::new(), |fence| format!(" ({})", fence.status.phase.name()));
+            anyhow::bail!(
+                "this boot of {node} has a NodeFence{phase}, which must be deleted first: pod-safety explain node {node}"
+            );
+        }
+        requested => Ok(requested?),
     }
 }
 

@@ -7,7 +7,7 @@ use pod_safety_explain::plan_fencing;
 use pod_safety_print::Color;
 use pod_safety_shared::api::new_object;
 use pod_safety_shared::authority::incident_name;
-use pod_safety_shared::authority::operator_requests::{self, Drill, Examined, OperatorError};
+use pod_safety_shared::authority::operator_requests::{self, Drill, Examined};
 use pod_safety_shared::model::Kind;
 use pod_safety_shared::wire::{Encoding, Raw};
 use serde_json::json;
@@ -97,7 +97,7 @@ impl FenceArgs {
             return Ok(Exit::Refused);
         }
         let (node, reason) = (&self.node, self.reason.as_deref().unwrap_or_default());
-        let fence = request(&session, &examined, &by, reason).await?;
+        let fence = drill::request(&session, &examined, &by, reason).await?;
         let leader = missing_leader(&session).await;
         print(&format!(
             "nodefence/{fence} written. See the progress: pod-safety explain node {node}, or kubectl get nodefence {fence} -w\n{leader}"
@@ -155,21 +155,6 @@ impl FenceArgs {
             None => page(&self.node, &Impact::read(session, examined, terminal::for_stderr()).await?),
         };
         prompt(&phrase, self.confirm.as_deref(), || page)
-    }
-}
-
-/// Requests that the node is fenced. The error names the NodeFence that this boot has already.
-pub(super) async fn request(session: &Session, examined: &Examined, by: &str, reason: &str) -> anyhow::Result<String> {
-    let (connection, node) = (&session.connection, &examined.node.name);
-    match operator_requests::request_fence(connection, examined, by, reason).await {
-        Err(OperatorError::AlreadyExists { name, .. }) => {
-            let existing = operator_requests::read_incident(connection, &name).await.ok().flatten();
-            let phase = existing.map_or(String::new(), |fence| format!(" ({})", fence.status.phase.name()));
-            anyhow::bail!(
-                "this boot of {node} has a NodeFence{phase}, which must be deleted first: pod-safety explain node {node}"
-            );
-        }
-        requested => Ok(requested?),
     }
 }
 

@@ -88,7 +88,7 @@ fn adapt(text: &str, plugin: bool, flags: &str) -> String {
     replace_commands(&own, "kubectl ", |word, _| KUBECTL_COMMANDS.contains(&word).then(|| format!("kubectl {flags}")))
 }
 
-/// Replaces `prefix` where `replace` says so, by the word behind it and the text before it.
+/// Replaces `prefix` where `replace` allows it, by the word behind it and the text before it.
 fn replace_commands(text: &str, prefix: &str, replace: impl Fn(&str, &str) -> Option<String>) -> String {
     let mut adapted = String::with_capacity(text.len());
     let mut written = 0;

@@ -194,12 +194,17 @@ fn devices_without_an_answer_and_nodes_without_a_policy_are_reported() {
         since: Some("2026-11-21T08:00:00Z".parse().unwrap()),
         command: String::new(),
     };
-    let world = World::listed();
-    world.apply(Kind::Nodes, &node("n").ready("True").labels(json!({ "rack": "b" })), at(0));
+    let with_node = || {
+        let world = World::listed();
+        world.apply(Kind::Nodes, &node("n").ready("True").labels(json!({ "rack": "b" })), at(0));
+        world
+    };
     assert_eq!(
-        health_and_text(&devices_of(&world, &[], &[])),
+        health_and_text(&devices_of(&with_node(), &[], &[])),
         [(Health::Attention, "1 node without a FencePolicy: n".to_owned())]
     );
+    // The device of a tenant is there before pod-safety watches only its own namespace.
+    let world = with_node();
     world.apply(Kind::FencePolicies, &policy(&[&["d"]]), at(0));
     let target = json!([{ "node": "n", "power": "Unknown", "message": "no route" }]);
     let spec = json!({ "driver": "Agent", "agent": "fence_ipmilan" });

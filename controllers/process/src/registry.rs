@@ -102,7 +102,7 @@ struct Row {
 }
 
 impl Row {
-    const fn of<C: Controller>(create: Create) -> Self {
+    const fn row_for<C: Controller>(create: Create) -> Self {
         let (name, kinds, hold_reasons) = (C::NAME, C::KINDS, C::Hold::reason_names);
         Self { name, kinds, hold_reasons, create, kcm_names: &[], is_on_by_default: true }
     }
@@ -138,35 +138,35 @@ impl Name {
     /// The table.
     const fn row(self) -> Row {
         match self {
-            Self::PodGc => {
-                Row::of::<PodGc>(|settings, _, metrics| boxed(PodGc::new(settings.pod_gc.clone(), metrics.registry())))
-                    .replaces(&["pod-garbage-collector-controller", "podgc"])
-            }
-            Self::Disruption => Row::of::<Disruption>(|settings, _, metrics| {
+            Self::PodGc => Row::row_for::<PodGc>(|settings, _, metrics| {
+                boxed(PodGc::new(settings.pod_gc.clone(), metrics.registry()))
+            })
+            .replaces(&["pod-garbage-collector-controller", "podgc"]),
+            Self::Disruption => Row::row_for::<Disruption>(|settings, _, metrics| {
                 boxed(Disruption::new(settings.disruption.clone(), metrics.registry()))
             })
             .replaces(&["disruption-controller"]),
-            Self::NodeLifecycle => Row::of::<NodeLifecycle>(|settings, leadership, metrics| {
+            Self::NodeLifecycle => Row::row_for::<NodeLifecycle>(|settings, leadership, metrics| {
                 let config = settings.node_lifecycle.clone();
                 boxed(NodeLifecycle::new(config, Arc::clone(leadership), metrics.registry()))
             })
             .replaces(&["node-lifecycle-controller", "nodelifecycle"]),
             Self::TaintEviction => {
-                Row::of::<TaintEviction>(|_, _, metrics| boxed(TaintEviction::new(metrics.registry())))
+                Row::row_for::<TaintEviction>(|_, _, metrics| boxed(TaintEviction::new(metrics.registry())))
                     .replaces(&["taint-eviction-controller"])
             }
-            Self::Fencing => Row::of::<Fencing>(|settings, _, metrics| {
+            Self::Fencing => Row::row_for::<Fencing>(|settings, _, metrics| {
                 boxed(Fencing::new(settings.fencing.clone(), metrics.registry()))
             }),
             // It requires a namespace, rights and policies of its own, which a cluster has only on request;
             // kube-controller-manager has such controllers, too.
-            Self::VolumeGuard => Row::of::<VolumeGuard>(|settings, _, metrics| {
+            Self::VolumeGuard => Row::row_for::<VolumeGuard>(|settings, _, metrics| {
                 boxed(VolumeGuard::new(settings.volume_guard.clone(), metrics.registry()))
             })
             .off_by_default(),
             // It serves an alpha API, which a later kube-controller-manager may serve.
             Self::Eviction => {
-                Row::of::<EvictionController>(|_, _, metrics| boxed(EvictionController::new(metrics.registry())))
+                Row::row_for::<EvictionController>(|_, _, metrics| boxed(EvictionController::new(metrics.registry())))
                     .off_by_default()
             }
         }

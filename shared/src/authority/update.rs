@@ -10,27 +10,17 @@ mod budget;
 mod finished;
 mod pod;
 
-use std::sync::Arc;
-
-use futures::future::BoxFuture;
-use pod_safety_leader::outcome::{RequestError, version_of};
-use pod_safety_leader::send::WriteContext;
 use pod_safety_proof::RevocationBasis;
-use serde_json::{Value, json};
 
 pub use budget::BudgetUpdate;
 pub use finished::FinishedObject;
 pub use pod::{LostNodePodUpdate, NotDisruptedUpdate};
 
-use super::eviction::{EvictionShared, EvictionUpdate};
-use super::node::{NodeChanges, NodeUpdate};
-use super::outcome::UpdateOutcome;
-use super::verify::Verifier;
+use super::eviction::EvictionUpdate;
+use super::node::NodeUpdate;
+use super::status_write::StatusWrite;
 use super::volume::{UngateUpdate, VolumeUpdate};
-use super::writer::{Authority, PriorityLevel, WorkerPool};
-use crate::client::{Call, Method, WriteCall as _};
 use crate::model::{Rv, Uid};
-use crate::record::error_chain;
 
 /// A status that is to be written.
 #[derive(Clone, Debug, PartialEq, Eq, strum::EnumDiscriminants)]
@@ -56,72 +46,6 @@ pub enum Update {
 
 /// What an update rests on: a version, and for a revoked volume Lease the basis.
 pub(super) type Basis = (Rv, Option<RevocationBasis>);
-
-/// What a write returns: its outcome, and what it found or changed.
-pub(super) type Written = (UpdateOutcome, NodeChanges);
-
-/// The parts that a write needs.
-pub(super) struct UpdateTurn<'a, 'b> {
-    pub(super) writer: &'a WriteContext<'a>,
-    pub(super) verifier: &'a mut Verifier<'b>,
-    pub(super) evictions: &'a EvictionShared,
-}
-
-/// The object that is written.
-pub(super) struct WriteTarget<'a> {
-    pub(super) uid: &'a Uid,
-    /// The version on which the update rests.
-    pub(super) rv: Rv,
-    /// The flow in the fair queue: there is one for each namespace, each node and each volume.
-    pub(super) flow: &'a Arc<str>,
-}
-
-/// One kind of update. Updates of one object are serialized, whichever controller requests them.
-pub(super) trait StatusWrite: Sync {
-    /// What is written, and its place in the fair queue.
-    fn target(&self) -> WriteTarget<'_>;
-
-    /// The basis of a revocation.
-    fn release_basis(&self) -> Option<RevocationBasis> {
-        None
-    }
-
-    /// The priority level in the fair queue.
-    fn level(&self) -> PriorityLevel {
-        PriorityLevel::Update
-    }
-
-    /// The workers that execute it.
-    fn pool(&self) -> WorkerPool {
-        WorkerPool::Default
-    }
-
-    /// Executes it within the leader's term.
-    fn write<'a>(&'a self, turn: UpdateTurn<'a, '_>) -> BoxFuture<'a, Written>;
-
-    /// Logs that it was written, unless the journal has the line.
-    fn log_written(&self, _controller: &'static str) {}
-
-    /// Logs the outcome, unless the journal has this line already.
-    fn log(&self, outcome: &UpdateOutcome, controller: &'static str) {
-        let WriteTarget { uid, flow, .. } = self.target();
-        match outcome {
-            UpdateOutcome::Written => self.log_written(controller),
-            UpdateOutcome::Error(RequestError::Failed(error)) => {
-                tracing::warn!(controller, %uid, of = %flow, error = %error_chain(error), "a status was not written; trying again");
-            }
-            UpdateOutcome::NoEffect => {
-                tracing::warn!(controller, %uid, of = %flow, "an update of a status had no effect: an admission webhook or policy reverts it; trying again");
-            }
-            _ => {
-                tracing::debug!(controller, %uid, of = %flow, outcome = outcome.name(), "a status was not written; deciding again");
-            }
-        }
-    }
-
-    /// Records the outcome: a line in the journal, an Event.
-    fn record(&self, _: &Authority, _: &UpdateOutcome, _: &NodeChanges, _controller: &'static str) {}
-}
 
 impl Update {
     /// The only match on the kind of an update.
@@ -153,23 +77,4 @@ impl Update {
     pub(super) fn kind(&self) -> UpdateKind {
         self.into()
     }
-}
-
-/// The call that writes a status.
-fn patch(path: String, WriteTarget { uid, rv, .. }: WriteTarget<'_>, status: Value) -> Call {
-    let body = json!({ "metadata": { "uid": uid, "resourceVersion": rv }, "status": status });
-    Call::write(Method::Patch, path, &body)
-}
-
-/// Sends the one request of an update.
-pub(super) fn send<'a>(turn: UpdateTurn<'a, '_>, rv: Rv, call: Call) -> BoxFuture<'a, Written> {
-    let writer = turn.writer;
-    Box::pin(async move {
-        let outcome = match writer.send(call, None).await {
-            Ok(answer) if version_of(&answer) == Some(rv) => UpdateOutcome::NoEffect,
-            Ok(_) => UpdateOutcome::Written,
-            Err(error) => error.into(),
-        };
-        (outcome, NodeChanges::default())
-    })
 }

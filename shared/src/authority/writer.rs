@@ -23,6 +23,7 @@ use tokio::sync::Notify;
 use super::claim::{GracefulDeleteRequest, Intent};
 use super::eviction;
 use super::outcome::{DeleteOutcome, ForceOutcome, UpdateOutcome};
+use super::priority::{PriorityLevel, WorkerPool};
 use super::queue::{DrainRate, FairQueue};
 use super::retry_tracker::RetryTracker;
 use super::scales::Scales;
@@ -40,7 +41,6 @@ use crate::transport::FenceTransport;
 use deletions::{CheckedNode, Deletions};
 use fence_steps::StepTracker;
 use updates::Updates;
-pub(super) use worker_pool::{PriorityLevel, WorkerPool};
 
 /// How many turns run at once, if the API server answers soon enough. Each turn has one request in flight.
 pub const DEFAULT_WORKERS: usize = MAX_WRITE_SLOTS;

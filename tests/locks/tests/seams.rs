@@ -15,7 +15,7 @@ const DRIVERS: [&str; 2] = ["shared/fence/src/objects/", "devices/src/"];
 const NAMING_MAX: usize = 3;
 /// A patch, the folder of what it adds, and how many other files it may change, documents and generated files included. The tables of
 /// sizes in docs/proof.md and docs/architecture.md may change too, and are in no patch, which they would outdate each time.
-/// After a change that breaks a patch, apply it with `git apply --reject`, mend it, and write it anew with `git diff -U2`.
+/// After a change that breaks a patch, apply it with `git apply --reject`, mend it, and replace it by the output of `git diff -U2`.
 const SEAMS: [(&str, &str, usize); 4] =
     [("controller", "controllers/toy/", 8), ("driver", "", 8 - 2), ("evidence", "", 15), ("write", "", 4)];
 

@@ -101,7 +101,7 @@ impl Draw {
         let earliest = match fault {
             // It begins after the grace period of the pod that it replaces.
             Fault::SlowHook(_) => 8,
-            // `docs/proof.md`, *A kubelet whose Node is deleted in its first second*.
+            // docs/assumptions.md: watches-once-registered
             Fault::KubeletRestarted => 5,
             _ => 0,
         };

@@ -49,7 +49,8 @@ fn is_golden(name: &str, text: &str) {
 
 #[test]
 fn each_state_of_a_pod_has_its_golden_text() {
-    let rows: [(&str, fn() -> Fixture, &str, fn(&Fixture)); 6] = [
+    type Row = (&'static str, fn() -> Fixture, &'static str, fn(&Fixture));
+    let rows: [Row; 6] = [
         ("lost-pod", Fixture::with_lost_node, "orders-1", |_| ()),
         ("earlier-life", Fixture::with_lost_node, "orders-1", |fixture| {
             fixture.add_evidence("Asserted", "b0000000-0000-4000-8000-000000000000");

@@ -23,7 +23,7 @@ fn an_answer_about_a_scale_is_fresh_for_two_seconds() {
 fn the_answer_that_a_kind_has_no_scale_is_fresh_for_a_minute_and_that_a_controller_is_absent_for_two_seconds() {
     for (answer, answered, fresh_until) in [(Scale::None, 2, 62), (Scale::Absent, 12, 14)] {
         let world = scaled_by_a_db();
-        world.set_scale_at("uid-p", Ok(answer), at(answered - 2), at(answered));
+        world.set_scale_at("uid-p", Ok(answer), at(0), at(answered));
         let excluded = ["PodsNotCounted", "DisruptionsNeverAllowed"];
         assert_eq!(held(&decide_at(&world, fresh_until)), excluded, "{answer:?}");
         assert_eq!(describe(&decide_at(&world, fresh_until + 1)), ["ask Db own"], "{answer:?}");

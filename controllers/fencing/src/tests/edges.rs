@@ -222,7 +222,6 @@ fn a_machine_switched_off_by_a_person_is_switched_on_by_the_first_capable_level(
 
 /// Which pods of a node that reports again keep its storage fenced, and which do not.
 #[test]
-#[expect(clippy::too_many_lines, reason = "a table")]
 fn storage_fencing_is_lifted_when_no_pod_uses_a_volume_of_another_node() {
     let fenced = || {
         let mut fixture = Fixture::at(Phase::Fencing, |status| {

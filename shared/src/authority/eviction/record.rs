@@ -5,8 +5,8 @@ use pod_safety_leader::outcome::RequestError;
 
 use super::super::node::NodeChanges;
 use super::super::outcome::UpdateOutcome;
-use super::super::update::{StatusWrite, UpdateTurn, WriteTarget, Written};
-use super::super::writer::{Authority, PriorityLevel, WorkerPool};
+use super::super::priority::{PriorityLevel, WorkerPool};
+use super::super::status_write::{Records, StatusWrite, UpdateTurn, WriteTarget, Written};
 use super::{ConditionChanges, EvictionChange, EvictionUpdate, write};
 use crate::events::{Event, EventType, InvolvedObject, ReportingController};
 use crate::record::{Action, LogEvent, Record, error_chain};
@@ -64,14 +64,14 @@ impl StatusWrite for EvictionUpdate {
 
     fn log(&self, _: &UpdateOutcome, _controller: &'static str) {}
 
-    fn record(&self, authority: &Authority, outcome: &UpdateOutcome, done: &NodeChanges, controller: &'static str) {
+    fn record(&self, records: &Records<'_>, outcome: &UpdateOutcome, done: &NodeChanges, controller: &'static str) {
         let (uid, change) = (&self.uid, self.change.name());
         let (action, reason, message) = match outcome {
             UpdateOutcome::Written => match event_for(&self.change, done.message.as_ref()) {
                 Some((kind, reason, message)) => {
                     let object = InvolvedObject::Pod(self.pod.clone());
                     let event = Event::new(ReportingController::Own, object, kind, reason, message.clone());
-                    authority.events.record(event);
+                    records.events.record(event);
                     (Action::Evicted, reason, message)
                 }
                 None => {
@@ -85,13 +85,13 @@ impl StatusWrite for EvictionUpdate {
                 return;
             }
         };
-        let (at, pod) = (authority.env.clock.wall(), Some(self.pod.clone()));
+        let (at, pod) = (records.at, Some(self.pod.clone()));
         let (budget, node, node_uid) = (None, None, None);
         let event = match action {
             Action::Evicted => LogEvent::EvictionWritten,
             _ => LogEvent::Failed,
         };
         let record = Record { at, controller, action, pod, budget, node, node_uid, reason, message };
-        authority.journal.write_as(event, record);
+        records.journal.write_as(event, record);
     }
 }

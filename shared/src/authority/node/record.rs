@@ -7,8 +7,8 @@ use futures::future::BoxFuture;
 use pod_safety_leader::outcome::RequestError;
 
 use super::super::outcome::UpdateOutcome;
-use super::super::update::{StatusWrite, UpdateTurn, WriteTarget, Written};
-use super::super::writer::{Authority, PriorityLevel, WorkerPool};
+use super::super::priority::{PriorityLevel, WorkerPool};
+use super::super::status_write::{Records, StatusWrite, UpdateTurn, WriteTarget, Written};
 use super::{NodeChanges, NodeUpdate, write};
 use crate::events::{Event, EventType, InvolvedObject, ReportingController};
 use crate::record::{Action, Record, error_chain};
@@ -53,18 +53,18 @@ impl StatusWrite for NodeUpdate {
 
     /// Writes one line for each decision that changed something, and one for a failure: the status of a node may be written
     /// although its taints are not.
-    fn record(&self, authority: &Authority, outcome: &UpdateOutcome, done: &NodeChanges, controller: &'static str) {
+    fn record(&self, records: &Records<'_>, outcome: &UpdateOutcome, done: &NodeChanges, controller: &'static str) {
         if done.turned_not_ready {
             let (reporter, reason) = NODE_NOT_READY;
             let message = format!("Node {} status is now: {reason}", self.node.name);
             let object = InvolvedObject::Node(self.node.clone());
-            authority.events.record(Event::new(reporter, object, EventType::Normal, reason, message));
+            records.events.record(Event::new(reporter, object, EventType::Normal, reason, message));
         }
         let write_record = |action, reason, message| {
-            let at = authority.env.clock.wall();
+            let at = records.at;
             let (node, node_uid) = (Some(Arc::clone(&self.node.name)), Some(self.node.uid.clone()));
             let (pod, budget) = (None, None);
-            authority.journal.write(Record { at, controller, action, pod, budget, node, node_uid, reason, message });
+            records.journal.write(Record { at, controller, action, pod, budget, node, node_uid, reason, message });
         };
         if !done.is_empty() {
             write_record(Action::Marked, done.reason(), done.to_string());

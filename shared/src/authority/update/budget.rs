@@ -4,7 +4,7 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::{StatusWrite, UpdateTurn, WriteTarget, Written, patch, send};
+use super::super::status_write::{StatusWrite, UpdateTurn, WriteTarget, Written, patch, send};
 use crate::model::{BudgetKey, BudgetStatus, Rv};
 
 /// The status of a budget.

@@ -4,10 +4,10 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::super::node::NODE_NOT_READY;
+use super::super::node::{NODE_NOT_READY, NodeChanges};
 use super::super::outcome::UpdateOutcome;
-use super::super::writer::{Authority, PriorityLevel};
-use super::{NodeChanges, StatusWrite, UpdateTurn, WriteTarget, Written, patch, send};
+use super::super::priority::PriorityLevel;
+use super::super::status_write::{Records, StatusWrite, UpdateTurn, WriteTarget, Written, patch, send};
 use crate::client::Call;
 use crate::events::{Event, EventType, InvolvedObject};
 use crate::model::{NODE_UNREACHABLE_CONDITION, PodKey, Rv};
@@ -50,11 +50,11 @@ impl StatusWrite for LostNodePodUpdate {
         tracing::debug!(controller, uid = %pod.uid, %pod, not_ready, unreachable, "conditions of a pod written, because its node is not ready, or is ready again");
     }
 
-    fn record(&self, authority: &Authority, outcome: &UpdateOutcome, _: &NodeChanges, _: &'static str) {
+    fn record(&self, records: &Records<'_>, outcome: &UpdateOutcome, _: &NodeChanges, _: &'static str) {
         if self.not_ready && matches!(outcome, UpdateOutcome::Written) {
             let (reporter, reason) = NODE_NOT_READY;
             let (object, message) = (InvolvedObject::Pod(self.pod.clone()), "Node is not ready".to_owned());
-            authority.events.record(Event::new(reporter, object, EventType::Warning, reason, message));
+            records.events.record(Event::new(reporter, object, EventType::Warning, reason, message));
         }
     }
 }

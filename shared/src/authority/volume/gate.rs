@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use serde_json::json;
 
-use super::super::update::{StatusWrite, UpdateTurn, WriteTarget, Written, send};
+use super::super::status_write::{StatusWrite, UpdateTurn, WriteTarget, Written, send};
 use crate::client::{Call, Method, WriteCall as _};
 use crate::model::{PodKey, Rv, VOLUME_GATE};
 use crate::record::LogEvent;

@@ -9,8 +9,8 @@ use pod_safety_proof::{EvidenceKind, RevocationBasis};
 
 use super::super::node::NodeChanges;
 use super::super::outcome::UpdateOutcome;
-use super::super::update::{StatusWrite, UpdateTurn, WriteTarget, Written};
-use super::super::writer::{Authority, WorkerPool};
+use super::super::priority::WorkerPool;
+use super::super::status_write::{Records, StatusWrite, UpdateTurn, WriteTarget, Written};
 use super::{AttachDenial, VolumeChange, VolumeUpdate, write};
 use crate::events::{Event, EventType, InvolvedObject, ReportingController};
 use crate::model::{Holder, VolumeKey};
@@ -47,7 +47,7 @@ impl StatusWrite for VolumeUpdate {
 
     fn log(&self, _: &UpdateOutcome, _controller: &'static str) {}
 
-    fn record(&self, authority: &Authority, outcome: &UpdateOutcome, done: &NodeChanges, controller: &'static str) {
+    fn record(&self, records: &Records<'_>, outcome: &UpdateOutcome, done: &NodeChanges, controller: &'static str) {
         let (action, reason, message) = match outcome {
             UpdateOutcome::Written => (Action::Guarded, self.change.name(), message_for(self, done.evidence.as_ref())),
             UpdateOutcome::Error(RequestError::Failed(error)) => (Action::Failed, error.category(), error_chain(error)),
@@ -71,12 +71,12 @@ impl StatusWrite for VolumeUpdate {
         if let Some((kind, reason, code)) = event {
             let object = InvolvedObject::Volume(VolumeKey { name: Arc::clone(&self.volume), uid: self.uid.clone() });
             let message = message.clone();
-            authority.events.record(Event { reporter: ReportingController::Own, object, kind, reason, code, message });
+            records.events.record(Event { reporter: ReportingController::Own, object, kind, reason, code, message });
         }
-        let (at, node) = (authority.env.clock.wall(), node_of(&self.change));
+        let (at, node) = (records.at, node_of(&self.change));
         let (pod, budget, node_uid) = (None, None, None);
         let message = format!("volume {}: {message}", self.volume);
-        authority.journal.write(Record { at, controller, action, pod, budget, node, node_uid, reason, message });
+        records.journal.write(Record { at, controller, action, pod, budget, node, node_uid, reason, message });
     }
 }
 

@@ -9,7 +9,8 @@ use pod_safety_leader::send::WriteContext;
 
 use super::super::outcome::UpdateOutcome;
 use super::super::retry_tracker::{Admission, RetryTracker};
-use super::super::update::{Basis, Update, UpdateKind, UpdateTurn};
+use super::super::status_write::{Records, UpdateTurn};
+use super::super::update::{Basis, Update, UpdateKind};
 use super::super::verify::Verifier;
 use super::{Authority, CompletionHandler, Submitted, Work};
 use crate::clock::Mono;
@@ -150,7 +151,8 @@ impl Authority {
         };
         self.metrics.outcomes.with_label_values(&[outcome.name()]).inc();
         update.as_write().log(&outcome, owner.controller());
-        update.as_write().record(self, &outcome, &done, owner.controller());
+        let records = Records { events: &self.events, journal: &self.journal, at: self.env.clock.wall() };
+        update.as_write().record(&records, &outcome, &done, owner.controller());
         owner.update_completed(&update, &outcome);
         if let Some(retry_at) = retry_at {
             owner.wake_at(retry_at);

@@ -177,5 +177,5 @@ fn bug_an_invalid_confirmation_was_refused_only_after_waiting() {
         "{code}: {text}"
     );
     let (code, text) = run_command(&line.replace("worker-b1", "worker-a1"), &well());
-    assert!(code == 4 && text.contains("is Ready") && !text.contains("watching"), "{code}: {text}");
+    assert!(code == 4 && text.contains("is still marked Ready") && !text.contains("watching"), "{code}: {text}");
 }

@@ -181,7 +181,10 @@ async fn ctrl_c_leaves_the_requests(plane: &ControlPlane) {
     let log = drain.log_text();
     assert_eq!(ended.code(), Some(1), "{log}");
     let last = log.lines().last().unwrap();
-    assert!(last.ends_with("to withdraw it: pod-safety drain a --withdraw"), "{log}");
+    assert!(
+        last.contains("to withdraw it: pod-safety --kubeconfig ") && last.ends_with(" drain a --withdraw"),
+        "{log}"
+    );
     let remaining: BTreeMap<String, Value> = requests(plane)
         .await
         .into_iter()
