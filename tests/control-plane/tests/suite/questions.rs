@@ -131,10 +131,13 @@ async fn the_web_ui_shows_the_same(plane: &ControlPlane) {
     let mut browser = Browser::start();
     for (fragment, expected) in [
         ("", ["NEEDS A PERSON", "shop/orders-1", "proof that lost stopped"]),
-        ("#pod/shop/orders-1", ["PROOF THAT IT STOPPED", "Node lost is unreachable", "pod-safety confirm-down lost"]),
+        (
+            "#pod/shop/orders-1",
+            ["PROOF THAT IT STOPPED", "Node lost is unreachable", "confirm-down lost --reason TEXT"],
+        ),
         (
             "#persistentvolumeclaim/shop/stock",
-            ["bound to persistentvolume/pv-1", "has it mounted (volumesInUse)", "pod-safety explain node lost"],
+            ["bound to persistentvolume/pv-1", "has it mounted (volumesInUse)", "explain node lost"],
         ),
         ("#node/nosuch", ["No answer", "there is no node nosuch", "NEEDS A PERSON"]),
     ] {

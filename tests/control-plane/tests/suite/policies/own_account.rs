@@ -93,7 +93,7 @@ async fn deletions(fixture: &Fixture) {
     let force = vec!["delete", "pod", "loot", "--force", "--grace-period=0", "--wait=false"];
     attempt_all(fixture, &[("--force", force, false)]).await;
     attempt(fixture, "by UID, and it runs", &raw, &by(0).await, false).await;
-    attempt(fixture, "by its grace, and nobody says why", &raw, &by(30).await, false).await;
+    attempt(fixture, "by its grace period, without a reason", &raw, &by(30).await, false).await;
     let why =
         r#"{"status":{"conditions":[{"type":"DisruptionTarget","status":"True","reason":"DeletionByTaintManager"}]}}"#;
     attempt_all(fixture, &[("a reason", patch(&["pod", "loot"], STATUS, why), true)]).await;
