@@ -322,8 +322,7 @@ fn served(identity: &str, pod: &Pod, nodes: &[Node], now: f64) -> Result<(), Str
     if pod.metadata.deletion_timestamp.is_some() {
         return Err(format!("{identity} is to end"));
     }
-    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
-    if !condition(conditions.into_iter().flatten().map(|one| (&one.type_, &one.status))) {
+    if !pod_ready(pod) {
         return Err(format!("{identity} is not Ready"));
     }
     let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default();
@@ -361,7 +360,7 @@ async fn install(plane: &ControlPlane, extra: Extra) -> Result<PathBuf> {
 }
 
 /// A busy machine may not end a TLS handshake in kubectl's ten seconds: it is tried again.
-async fn apply(plane: &ControlPlane, objects: &str) -> Result<()> {
+pub(crate) async fn apply(plane: &ControlPlane, objects: &str) -> Result<()> {
     let applied = async || {
         let output = plane.kubectl_with(&["apply", "-f", "-"], objects).await;
         output.and_then(pod_safety_control_plane::Output::text).map_err(|error| error.to_string())
@@ -385,6 +384,11 @@ async fn systems(api: &Client) -> Result<Vec<(String, String)>> {
 
 pub(crate) fn ready(node: &Node) -> bool {
     let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
+    condition(conditions.into_iter().flatten().map(|one| (&one.type_, &one.status)))
+}
+
+pub(crate) fn pod_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
     condition(conditions.into_iter().flatten().map(|one| (&one.type_, &one.status)))
 }
 

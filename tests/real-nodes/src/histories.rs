@@ -8,28 +8,31 @@
 mod journal;
 mod node;
 
+use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use pod_safety_control_plane::{Component, ControlPlane, Options, PodSafety, check_that, eventually};
 use serde_json::{Value, json};
-use tokio::sync::{Mutex, OwnedMutexGuard};
+use tokio::sync::{Mutex, MutexGuard};
 
 use crate::beside::print_line;
 use crate::cluster::{self, Mode};
 use crate::machine::run;
-use crate::objects::NAMESPACE;
+use crate::objects::{self, NAMESPACE};
+use crate::scenario::Outcome;
 use crate::storm::Chance;
 use node::HollowNode;
 
 /// From the repair until an identity must run again: a kubelet registers, its taints go, a pod starts. Only failures wait so long.
 const CALM_WITHIN: Duration = Duration::from_secs(420);
+/// How often the journals are read while histories are played.
+const READ_INTERVAL: Duration = Duration::from_secs(10);
 /// A kubelet renews its Lease each three seconds: see `nodeLeaseDurationSeconds` of the program.
 const GRACE_PERIOD: &str = "--node-monitor-grace-period=15s";
 
@@ -120,37 +123,37 @@ impl Draw {
     }
 }
 
+/// The outcome of a history, or what is wrong with it.
+type Played = Result<Outcome, String>;
+
 /// The cluster of all histories.
 struct Rig {
-    nodes: Vec<Arc<Mutex<HollowNode>>>,
+    nodes: Vec<Mutex<HollowNode>>,
     pod_safety: Vec<PodSafety>,
     _components: [Component; 2],
     plane: ControlPlane,
-}
-
-/// The outcomes of histories.
-#[derive(Default)]
-struct Totals {
-    undisturbed: AtomicUsize,
-    recovered: AtomicUsize,
-    waited: AtomicUsize,
 }
 
 /// Plays `count` histories on `nodes` nodes; returns a table, and what is wrong. With `Mode::Plain`, kube-controller-manager alone, the
 /// oracle must find two copies.
 pub(crate) async fn play(mode: Mode, count: usize, nodes: usize, seed: u64) -> Result<(String, Vec<String>)> {
     let rig = start(mode, nodes).await?;
-    let (next, totals, started) = (AtomicUsize::new(1), Totals::default(), Instant::now());
-    let workers = (0..(nodes * 2 / 3).max(1)).map(|worker| rig.play_from(worker, &next, count, seed, &totals));
-    let mut wrong = futures::future::join_all(workers).await.concat();
+    let (next, started) = (Cell::new(1), Instant::now());
+    let workers = (0..(nodes * 2 / 3).max(1)).map(|worker| rig.play_from(worker, &next, count, seed));
+    let played = tokio::select! {
+        biased;
+        played = futures::future::join_all(workers) => played.concat(),
+        error = rig.report_copies() => return Err(error),
+    };
+    let mut wrong: Vec<String> = played.iter().filter_map(|one| one.as_ref().err().cloned()).collect();
     wrong.extend(rig.two_copies().await?);
-    let number = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
+    let number = |outcome| played.iter().filter(|one| **one == Ok(outcome)).count();
     let table = format!(
         "| seed | histories | nodes | undisturbed | back before the repair | back after it | wrong | minutes |\n|--:|--:|--:|--:|--:|--:|--:|--:|\n\
         | {seed} | {count} | {nodes} | {} | {} | {} | {} | {:.0} |\n",
-        number(&totals.undisturbed),
-        number(&totals.recovered),
-        number(&totals.waited),
+        number(Outcome::Undisturbed),
+        number(Outcome::Recovers),
+        number(Outcome::Waits),
         wrong.len(),
         started.elapsed().as_secs_f64() / 60.0,
     );
@@ -177,11 +180,11 @@ async fn start(mode: Mode, nodes: usize) -> Result<Rig> {
     for at in 0..nodes {
         let mut node = HollowNode::new(&plane, &program, &format!("hollow-{at}"))?;
         node.power_on(&plane)?;
-        all.push(Arc::new(Mutex::new(node)));
+        all.push(Mutex::new(node));
     }
     plane.namespace(NAMESPACE).await?;
     let sets: Vec<_> = (0..nodes).map(|at| stateful_set(at).to_string()).collect();
-    plane.kubectl_with(&["apply", "-f", "-"], &sets.join("\n---\n")).await?.text()?;
+    cluster::apply(&plane, &sets.join("\n---\n")).await?;
     let rig = Rig { nodes: all, pod_safety, _components: [scheduler, controllers], plane };
     for at in 0..nodes {
         eventually("all identities run", CALM_WITHIN, async || rig.runs(&identity(at)).await).await?;
@@ -202,7 +205,7 @@ fn identity(at: usize) -> String {
 
 /// One identity, rather on a node of its own.
 fn stateful_set(at: usize) -> Value {
-    let bears = |key: &str| json!({ "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 3 });
+    let app = json!({ "app": "hollow" });
     let (name, labels) = (format!("s{at}"), json!({ "set": format!("s{at}"), "app": "hollow" }));
     json!({
         "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": { "namespace": NAMESPACE, "name": name },
@@ -210,11 +213,8 @@ fn stateful_set(at: usize) -> Value {
             "metadata": { "labels": labels },
             "spec": {
                 "terminationGracePeriodSeconds": 5, "automountServiceAccountToken": false,
-                "tolerations": [bears("node.kubernetes.io/unreachable"), bears("node.kubernetes.io/not-ready")],
-                "affinity": { "podAntiAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": [{
-                    "weight": 100,
-                    "podAffinityTerm": { "labelSelector": { "matchLabels": { "app": "hollow" } }, "topologyKey": "kubernetes.io/hostname" },
-                }] } },
+                "tolerations": objects::tolerations(),
+                "affinity": objects::rather_apart(&app),
                 "containers": [container(None)],
             },
         } },
@@ -230,35 +230,32 @@ fn container(hook_seconds: Option<usize>) -> Value {
 }
 
 impl Rig {
-    /// Plays histories until there are enough; returns what is wrong.
-    async fn play_from(
-        &self,
-        worker: usize,
-        next: &AtomicUsize,
-        count: usize,
-        seed: u64,
-        totals: &Totals,
-    ) -> Vec<String> {
-        let mut wrong = Vec::new();
+    /// Plays histories until there are enough; returns the outcome of each, or what is wrong.
+    async fn play_from(&self, worker: usize, next: &Cell<usize>, count: usize, seed: u64) -> Vec<Played> {
+        let mut played = Vec::new();
         loop {
-            let number = next.fetch_add(1, Ordering::Relaxed);
+            let number = next.replace(next.get() + 1);
             if number > count {
-                return wrong;
+                return played;
             }
             let draw = Draw::new(seed, number);
             let line = format!("seed {seed}, history {number}: {draw:?}");
-            match self.play_one(worker, &draw, totals).await {
-                Ok(words) => print_line(&format!("{line}: {words}")),
+            let result = self.play_one(worker, &draw).await;
+            played.push(match result {
+                Ok((outcome, words)) => {
+                    print_line(&format!("{line}: {words}"));
+                    Ok(outcome)
+                }
                 Err(error) => {
                     print_line(&format!("{line}: WRONG: {error:#}"));
-                    wrong.push(format!("{line}: {error:#}"));
+                    Err(format!("{line}: {error:#}"))
                 }
-            }
+            });
         }
     }
 
     /// Returns how it went; an error: it is not as it must be.
-    async fn play_one(&self, worker: usize, draw: &Draw, totals: &Totals) -> Result<String> {
+    async fn play_one(&self, worker: usize, draw: &Draw) -> Result<(Outcome, String)> {
         let (identity, mut node) = self.claim(worker).await?;
         let set = identity.trim_end_matches("-0").to_owned();
         let uid = self.pod(&identity).await?.and_then(|pod| pod.metadata.uid);
@@ -269,26 +266,18 @@ impl Rig {
         let repaired = Instant::now();
         eventually("the identity runs and its node is Ready", CALM_WITHIN, async || {
             self.runs(&identity).await?;
-            self.is_well(&mut node).await
+            self.is_well(node.name()).await
         })
         .await
         .with_context(|| format!("{identity} on {}, before the repair {before:?} {reasons:?}", node.name()))?;
-        let copies = self.two_copies().await?;
-        anyhow::ensure!(copies.is_empty(), "{}", copies.join("; "));
         let after = repaired.elapsed().as_secs();
         Ok(match before {
-            Ok(()) if is_same => {
-                totals.undisturbed.fetch_add(1, Ordering::Relaxed);
-                format!("{identity}: undisturbed")
-            }
-            Ok(()) => {
-                totals.recovered.fetch_add(1, Ordering::Relaxed);
-                format!("{identity}: back before the repair")
-            }
+            Ok(()) if is_same => (Outcome::Undisturbed, format!("{identity}: undisturbed")),
+            Ok(()) => (Outcome::Recovers, format!("{identity}: back before the repair")),
             Err(why) => {
-                anyhow::ensure!(!reasons.is_empty(), "{identity} waits ({why}), and no reason is reported");
-                totals.waited.fetch_add(1, Ordering::Relaxed);
-                format!("{identity}: {why} ({}); back {after} s after the repair", reasons.join(", "))
+                ensure!(!reasons.is_empty(), "{identity} waits ({why}), and no reason is reported");
+                let reasons = reasons.join(", ");
+                (Outcome::Waits, format!("{identity}: {why} ({reasons}); back {after} s after the repair"))
             }
         })
     }
@@ -319,7 +308,7 @@ impl Rig {
     }
 
     /// An identity that runs on a node on which no other history runs.
-    async fn claim(&self, worker: usize) -> Result<(String, OwnedMutexGuard<HollowNode>)> {
+    async fn claim(&self, worker: usize) -> Result<(String, MutexGuard<'_, HollowNode>)> {
         let mut at = worker;
         loop {
             at = (at + 1) % self.nodes.len();
@@ -328,7 +317,7 @@ impl Rig {
             let name = pod.and_then(|pod| pod.spec?.node_name).unwrap_or_default();
             let place = name.strip_prefix("hollow-").and_then(|number| number.parse::<usize>().ok());
             if let Some(node) = place.and_then(|place| self.nodes.get(place))
-                && let Ok(node) = node.clone().try_lock_owned()
+                && let Ok(node) = node.try_lock()
                 && self.runs(&identity).await.is_ok()
             {
                 return Ok((identity, node));
@@ -397,18 +386,15 @@ impl Rig {
         if pod.metadata.deletion_timestamp.is_some() {
             return Err("the pod terminates".to_owned());
         }
-        let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
-        let ready = conditions.into_iter().flatten().any(|one| one.type_ == "Ready" && one.status == "True");
-        check_that(ready, "the pod is not Ready".to_owned())?;
+        check_that(cluster::pod_ready(&pod), "the pod is not Ready".to_owned())?;
         let name = pod.spec.and_then(|spec| spec.node_name).unwrap_or_default();
         let node = Api::<Node>::all(self.plane.admin()).get_opt(&name).await.map_err(|error| error.to_string())?;
         check_that(node.as_ref().is_some_and(cluster::ready), "its node is not Ready".to_owned())
     }
 
-    /// Whether the node is Ready and has no taint. A kubelet whose Node was deleted after the repair starts again.
-    async fn is_well(&self, node: &mut HollowNode) -> Result<(), String> {
-        let found =
-            Api::<Node>::all(self.plane.admin()).get_opt(node.name()).await.map_err(|error| error.to_string())?;
+    /// Whether the node is Ready and has no taint.
+    async fn is_well(&self, node: &str) -> Result<(), String> {
+        let found = Api::<Node>::all(self.plane.admin()).get_opt(node).await.map_err(|error| error.to_string())?;
         let found = found.ok_or_else(|| "its node is not registered".to_owned())?;
         let taints = found.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
         check_that(cluster::ready(&found) && taints.is_empty(), format!("its node has {taints:?}"))
@@ -429,6 +415,20 @@ impl Rig {
             reasons.push("its kubelet or the scheduler has it".to_owned());
         }
         reasons
+    }
+
+    /// Prints two copies as soon as the journals show them; ends only with an error.
+    async fn report_copies(&self) -> anyhow::Error {
+        let mut known = BTreeSet::new();
+        loop {
+            match self.two_copies().await {
+                Ok(copies) => {
+                    copies.into_iter().filter(|one| known.insert(one.clone())).for_each(|one| print_line(&one))
+                }
+                Err(error) => return error,
+            }
+            tokio::time::sleep(READ_INTERVAL).await;
+        }
     }
 
     /// Two copies of an identity at one moment, by all journals.

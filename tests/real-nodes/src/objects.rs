@@ -134,9 +134,22 @@ pub(crate) fn mover_rights() -> [Value; 2] {
     ]
 }
 
+/// A lost node is tolerated for three seconds.
+pub(crate) fn tolerations() -> Value {
+    let bears = |key: &str| json!({ "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 3 });
+    json!([bears("node.kubernetes.io/unreachable"), bears("node.kubernetes.io/not-ready")])
+}
+
+/// Pods with these labels rather run on different nodes.
+pub(crate) fn rather_apart(labels: &Value) -> Value {
+    json!({ "podAntiAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": [{
+        "weight": 100,
+        "podAffinityTerm": { "labelSelector": { "matchLabels": labels }, "topologyKey": "kubernetes.io/hostname" },
+    }] } })
+}
+
 fn stateful_set(name: &str, replicas: usize, args: &[&str]) -> Value {
     let labels = json!({ "app": name });
-    let bears = |key: &str| json!({ "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 3 });
     let field = |name: &str, path: &str| json!({ "name": name, "valueFrom": { "fieldRef": { "fieldPath": path } } });
     json!({
         "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": { "namespace": NAMESPACE, "name": name },
@@ -148,13 +161,8 @@ fn stateful_set(name: &str, replicas: usize, args: &[&str]) -> Value {
                 "spec": {
                     "terminationGracePeriodSeconds": 5,
                     "dnsPolicy": "Default",
-                    "tolerations": [
-                        bears("node.kubernetes.io/unreachable"), bears("node.kubernetes.io/not-ready"),
-                    ],
-                    "affinity": { "podAntiAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": [{
-                        "weight": 100,
-                        "podAffinityTerm": { "labelSelector": { "matchLabels": labels }, "topologyKey": "kubernetes.io/hostname" },
-                    }] } },
+                    "tolerations": tolerations(),
+                    "affinity": rather_apart(&labels),
                     "containers": [{
                         "name": "main", "image": "real-nodes.local/workload:1", "imagePullPolicy": "Never",
                         "args": args,

@@ -9,6 +9,7 @@ use pod_safety_control_plane::{ControlPlane, Program};
 use serde_json::{Value, json};
 
 use super::journal;
+use crate::cluster;
 
 /// Longer than two quarantines of 40 s. What hangs when the repair comes hangs on for so long.
 const HANGS_SECONDS: u32 = 90;
@@ -41,8 +42,7 @@ pub(super) async fn prepare(plane: &ControlPlane) -> Result<()> {
             "nominalConcurrencyShares": 0, "lendablePercent": 0, "borrowingLimitPercent": 0, "limitResponse": { "type": "Reject" },
         } },
     });
-    plane.kubectl_with(&["apply", "-f", "-"], &level.to_string()).await?.text()?;
-    Ok(())
+    cluster::apply(plane, &level.to_string()).await
 }
 
 impl HollowNode {
@@ -138,8 +138,7 @@ impl HollowNode {
 
     /// The API server answers each of its writes with 429.
     pub(super) async fn throttle(&self, plane: &ControlPlane) -> Result<()> {
-        plane.kubectl_with(&["apply", "-f", "-"], &self.flow_schema().to_string()).await?.text()?;
-        Ok(())
+        cluster::apply(plane, &self.flow_schema().to_string()).await
     }
 
     pub(super) async fn stop_throttling(&self, plane: &ControlPlane) -> Result<()> {
