@@ -225,18 +225,18 @@ impl Args {
 /// What is not safe has an exit code of its own.
 pub(crate) fn map_refusal(done: anyhow::Result<Exit>) -> anyhow::Result<Exit> {
     let Err(error) = &done else { return done };
-    let why = match error.downcast_ref::<OperatorError>() {
-        // For most of a minute a node keeps the mark after its kubelet stopped.
-        Some(OperatorError::Ready(node)) => {
-            format!("node {node} is still marked Ready. If it is off, try again in a minute. Nothing was changed")
+    match error.downcast_ref::<OperatorError>() {
+        Some(
+            OperatorError::Ready(_)
+            | OperatorError::LeaseRenewed(_)
+            | OperatorError::PresentIncarnation(_)
+            | OperatorError::NotBooted(_),
+        ) => {
+            print_stderr(&sanitize::line(&format!("pod-safety: {error}")));
+            Ok(Exit::Refused)
         }
-        Some(OperatorError::LeaseRenewed(_) | OperatorError::PresentIncarnation(_) | OperatorError::NotBooted(_)) => {
-            error.to_string()
-        }
-        _ => return done,
-    };
-    print_stderr(&sanitize::line(&format!("pod-safety: {why}")));
-    Ok(Exit::Refused)
+        _ => done,
+    }
 }
 
 #[cfg(test)]

@@ -59,11 +59,11 @@ fn cluster_flags(args: impl Iterator<Item = String>) -> String {
         if !CLUSTER_FLAGS.contains(&flag) {
             continue;
         }
-        let value = value.or_else(|| args.next()).unwrap_or_default();
+        let Some(value) = value.or_else(|| args.next()).filter(|value| !value.is_empty()) else { continue };
         let is_plain = |letter: char| letter.is_alphanumeric() || "-_./:@+,".contains(letter);
-        if value.chars().all(is_plain) && !value.is_empty() {
+        if value.chars().all(is_plain) {
             flags += &format!("{flag} {value} ");
-        } else if value.chars().all(|letter| is_plain(letter) || " ()[]=~".contains(letter)) && !value.is_empty() {
+        } else if value.chars().all(|letter| is_plain(letter) || " ()[]=~".contains(letter)) {
             flags += &format!("{flag} '{value}' ");
         }
     }

@@ -47,9 +47,9 @@ fn check_answers(view: &View<'_>) -> Vec<Symptom> {
             })
             .collect();
         let answers = unknown.is_empty();
-        match device.spec.driver.properties().evidence {
-            FenceEvidenceKind::WatchdogLease => unpromised.extend(unknown),
-            _ => not_answering.extend(unknown),
+        match device.spec.driver.gives(FenceEvidenceKind::WatchdogLease) {
+            true => unpromised.extend(unknown),
+            false => not_answering.extend(unknown),
         }
         match device.state() {
             DeviceState::Unseen => never_checked.push(name),

@@ -38,9 +38,7 @@ pub(super) fn add_actors(
     };
     let own_action = match ctx.running {
         running if running.mode == Some(Mode::Observe) => "no: it runs in the mode observe".to_owned(),
-        running if !running.lease_unread && running.leader.is_none() => {
-            "no: there is no leader. See pod-safety doctor".to_owned()
-        }
+        running if running.has_no_leader() => "no: there is no leader. See pod-safety doctor".to_owned(),
         _ => proof.to_owned(),
     };
     answer.add_actor("pod-safety", own_action);

@@ -21,7 +21,7 @@ pub(super) fn judge(pod: &Pod, claim: &Claim, ctx: &ExplainContext<'_>) -> Judge
         let message = format!("{why}: it would be removed, but pod-safety runs in the mode observe.");
         return Judgement::new(Verdict::Blocked, "Observe", message);
     }
-    if !ctx.running.lease_unread && ctx.running.leader.is_none() {
+    if ctx.running.has_no_leader() {
         let message = format!("{why}: it would be removed, but pod-safety has no leader.");
         return Judgement::new(Verdict::Blocked, "NoLeader", message);
     }

@@ -61,6 +61,14 @@ pub struct Running {
     pub installation: Installation,
 }
 
+impl Running {
+    /// Whether it is known that none of them leads.
+    #[must_use]
+    pub const fn has_no_leader(&self) -> bool {
+        self.leader.is_none() && !self.lease_unread
+    }
+}
+
 /// What the admission policies do about force deletions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policies {

@@ -144,7 +144,7 @@ fn judge(node: &Node, pods: &Pods<'_>, ctx: &ExplainContext<'_>) -> Judgement {
         ),
         "Fenced" | "ConfirmedDown" => match first {
             Some(hold) => Judgement::new(blocked_or(Verdict::Released), hold.reason(), describe_proved_off(hold)),
-            None if waiting > 0 && ctx.running.leader.is_none() && !ctx.running.lease_unread => Judgement::new(
+            None if waiting > 0 && ctx.running.has_no_leader() => Judgement::new(
                 Verdict::Blocked,
                 "NoLeader",
                 with_wait("it is proved off, but there is no leader.".to_owned()),

@@ -338,7 +338,7 @@ impl Overview {
 
     fn add_leader(&mut self, ctx: &ExplainContext<'_>) {
         let running = ctx.running;
-        if running.leader.is_some() || running.lease_unread {
+        if !running.has_no_leader() {
             return;
         }
         let message = match running.stale {

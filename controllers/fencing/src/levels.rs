@@ -1,7 +1,7 @@
 //! Which level of a policy is tried next. Pure.
 
 use pod_safety_shared::api::{
-    Attempt, DesiredPower, DeviceRef, DriverProperties, FenceEvidenceKind, Level, NodeFenceStatus, ReachedBy, Timeouts,
+    Attempt, DesiredPower, DeviceDriver, DeviceRef, FenceEvidenceKind, Level, NodeFenceStatus, Timeouts,
 };
 use pod_safety_shared::authority::is_provider_agent;
 use pod_safety_shared::cache::View;
@@ -62,8 +62,8 @@ pub(super) fn check_usable(
     if devices.is_empty() { Err("it names no device".to_owned()) } else { Ok(within) }
 }
 
-fn driver(named: &DeviceRef, view: &View<'_>) -> Option<DriverProperties> {
-    view.device(&named.namespace, &named.name).map(|device| device.spec.driver.properties())
+fn driver(named: &DeviceRef, view: &View<'_>) -> Option<DeviceDriver> {
+    view.device(&named.namespace, &named.name).map(|device| device.spec.driver)
 }
 
 /// Whether a level can prove what its policy requires, and how long it may take.
@@ -74,7 +74,7 @@ pub(super) fn check_level(
 ) -> Result<SwitchSeconds, String> {
     let within = check_usable(&level.devices, incident.node(), &incident.view)?;
     let gives =
-        |named: &DeviceRef, evidence| driver(named, &incident.view).is_some_and(|driver| driver.evidence == evidence);
+        |named: &DeviceRef, evidence| driver(named, &incident.view).is_some_and(|driver| driver.gives(evidence));
     let storage = |named: &DeviceRef| gives(named, FenceEvidenceKind::StorageFenced);
     if level.devices.iter().all(storage) {
         if !incident.config.guards_volumes {
@@ -113,7 +113,7 @@ pub(super) fn only_storage_fenced(policy: &FencePolicyObject, incident: &Inciden
 
 /// The devices of an attempt that can switch a machine on: a machine that was deleted cannot be.
 pub(super) fn devices_that_switch_on(devices: &[DeviceRef], view: &View<'_>) -> Vec<DeviceRef> {
-    let can = |named: &&DeviceRef| driver(named, view).is_none_or(|driver| driver.can_power_on);
+    let can = |named: &&DeviceRef| driver(named, view).is_none_or(|driver| driver.properties().can_power_on);
     devices.iter().filter(can).cloned().collect()
 }
 
@@ -135,8 +135,7 @@ pub(super) fn why_none_usable(policy: &FencePolicyObject, incident: &Incident<'_
 
 /// Whether the level is manual: it asks a person, and no device.
 pub(super) fn is_manual(level: &Level, view: &View<'_>) -> bool {
-    let manual = |named: &DeviceRef| driver(named, view).is_some_and(|driver| driver.reached_by == ReachedBy::Operator);
-    level.devices.iter().any(manual)
+    level.devices.iter().any(|named| driver(named, view).is_some_and(DeviceDriver::is_operator))
 }
 
 /// The first level by which a machine can be switched on.

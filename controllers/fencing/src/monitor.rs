@@ -20,7 +20,7 @@ pub(super) fn monitor(uid: &Uid, view: &View<'_>, now: Mono) -> Decision {
         return Decision::default();
     };
     let decision = regular_check(device, view, now);
-    if device.spec.driver.properties().evidence == FenceEvidenceKind::WatchdogLease {
+    if device.spec.driver.gives(FenceEvidenceKind::WatchdogLease) {
         or_check_suspects(decision, device, view, now)
     } else {
         decision

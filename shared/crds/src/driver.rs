@@ -90,6 +90,12 @@ impl DeviceDriver {
         }
     }
 
+    /// Whether this evidence follows if it alone reports off.
+    #[must_use]
+    pub fn gives(self, evidence: FenceEvidenceKind) -> bool {
+        self.properties().evidence == evidence
+    }
+
     /// Whether it is a person, and no device.
     #[must_use]
     pub fn is_operator(self) -> bool {

@@ -14,7 +14,7 @@ use crate::transport::Act;
 pub(super) fn why_uncovered(act: Act, orders: &[(DeviceRef, PreparedCall)]) -> Option<&'static str> {
     let objects = || orders.iter().map(|(_, asked)| asked.object());
     let is_storage = |object: Option<&crate::api::TargetObject>| {
-        object.is_some_and(|object| object.driver.properties().evidence == FenceEvidenceKind::StorageFenced)
+        object.is_some_and(|object| object.driver.gives(FenceEvidenceKind::StorageFenced))
     };
     let alone = act == Act::Off && objects().all(is_storage);
     let covered = objects().flatten().all(|object| object.storage.is_some());

@@ -45,8 +45,8 @@ pub enum OperatorError {
     /// There is no such node.
     #[error("there is no node {0}")]
     NoNode(String),
-    /// The node is Ready.
-    #[error("node {0} is Ready: its kubelet reports. Nothing was changed")]
+    /// The node is Ready. For most of a minute it keeps that mark after its kubelet stopped.
+    #[error("node {0} is still marked Ready. If it is off, try again in a minute. Nothing was changed")]
     Ready(String),
     /// The kubelet renewed its Lease while the node was examined.
     #[error("the kubelet of node {0} renewed its Lease just now: it is not off. Nothing was changed")]

@@ -268,11 +268,8 @@ pub(super) fn page(symptoms: &[Symptom], paint: Paint) -> String {
             Health::Problem => Tone::Bad,
         };
         text.push_str(&paint.with_mark(tone, &format!("{check}: {what}")));
-        if !why.is_empty() {
-            let _infallible = writeln!(text, "{}", paint.wrap_row(&format!("    why   {why}"), LABEL));
-        }
-        if !remedy.is_empty() {
-            let _infallible = writeln!(text, "{}", paint.wrap_row(&format!("    do    {remedy}"), LABEL));
+        for (label, line) in [("why", *why), ("do", &**remedy)].into_iter().filter(|(_, line)| !line.is_empty()) {
+            let _infallible = writeln!(text, "{}", paint.wrap_row(&format!("    {label:<6}{line}"), LABEL));
         }
     }
     let of = |health: Health| symptoms.iter().filter(|symptom| symptom.health == health).count();

@@ -90,7 +90,7 @@ fn refuse(why: &str) -> anyhow::Result<Exit> {
 /// The device of the node's policy that depends on its agent.
 async fn watchdog_device(session: &Session, examined: &Examined) -> anyhow::Result<Result<Device, String>> {
     let all = devices_of(session, examined).await?;
-    let is_watchdog = |device: &Device| device.spec.driver.properties().evidence == FenceEvidenceKind::WatchdogLease;
+    let is_watchdog = |device: &Device| device.spec.driver.gives(FenceEvidenceKind::WatchdogLease);
     Ok(all.into_iter().find(is_watchdog).ok_or_else(|| {
         format!(
             "no level of the FencePolicy of node {} names a FenceDevice with the driver WatchdogLease",

@@ -379,8 +379,7 @@ async fn read_running(session: &Session, wall: Timestamp, refused: &mut Vec<Stri
 pub(crate) async fn missing_leader(session: &Session) -> &'static str {
     let (session, _version) = &session.with_server_clock().await;
     let running = read_running(session, session.env.clock.wall(), &mut Vec::new()).await.running;
-    let leads = running.leader.is_some() || running.lease_unread;
-    if leads { "" } else { "No leader: nothing happens until one runs (pod-safety doctor).\n" }
+    if running.has_no_leader() { "No leader: nothing happens until one runs (pod-safety doctor).\n" } else { "" }
 }
 
 /// The pods of pod-safety: those with its label and with the account to which its ClusterRoleBindings grant its rights.

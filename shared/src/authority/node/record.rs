@@ -61,9 +61,9 @@ impl StatusWrite for NodeUpdate {
             records.events.record(Event::new(reporter, object, EventType::Normal, reason, message));
         }
         let write_record = |action, reason, message| {
-            let at = records.at;
             let (node, node_uid) = (Some(Arc::clone(&self.node.name)), Some(self.node.uid.clone()));
             let (pod, budget) = (None, None);
+            let at = records.at;
             records.journal.write(Record { at, controller, action, pod, budget, node, node_uid, reason, message });
         };
         if !done.is_empty() {
