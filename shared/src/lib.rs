@@ -51,9 +51,9 @@ pub mod client {
 /// The cache, without write access.
 pub mod cache {
     pub use pod_safety_cache::{
-        Absence, Cache, Change, FreshnessError, Heartbeat, KindState, LastHeartbeat, LastUse, Lookup, ObjectVisitor,
-        Renewal, ReportKind, STALE_AFTER, ScaleAnswer, Snapshot, SnapshotError, Subscriber, UnreadKind, UseReport,
-        View, ViewGuard, WATCH_GAP, WatchProblem, ZoneCount, start_feeds,
+        Absence, Cache, Change, FreshnessError, Heartbeat, Inability, KindState, LastHeartbeat, LastUse, Lookup,
+        ObjectVisitor, Renewal, ReportKind, STALE_AFTER, ScaleAnswer, Snapshot, SnapshotError, Subscriber, UnreadKind,
+        UseReport, View, ViewGuard, WATCH_GAP, WatchProblem, ZoneCount, start_feeds,
     };
     pub(crate) use pod_safety_cache::{CacheWriter, node_from_wire, pod_from_wire, read_page};
 }

@@ -59,8 +59,8 @@ fn node_absence(pod: &Pod, name: &str, ctx: &ExplainContext<'_>) -> Finding {
     // A first read that is made now would begin a quarantine that counts.
     let from = pod.report_due_at(view.reports_deletions(name));
     let was_unreachable = pod.has_terminated() || view.unreachable_before_node_deleted(name);
-    let busy = !was_unreachable && view.worker_may_be_busy(pod, name);
-    let counts_from_now = was_unreachable || !busy && from.is_some_and(|from| from <= *now);
+    let unable = view.may_be_unable_to_report(pod, name).filter(|_| !was_unreachable);
+    let counts_from_now = was_unreachable || unable.is_none() && from.is_some_and(|from| from <= *now);
     let (met, detail) = match first_read {
         Some(first_read) if last_heartbeat >= Some(first_read.requested_at()) => {
             (false, "it does not exist, but its kubelet still runs".to_owned())
@@ -70,16 +70,12 @@ fn node_absence(pod: &Pod, name: &str, ctx: &ExplainContext<'_>) -> Finding {
         {
             (true, format!("it does not exist, and its kubelet has not reported for {seconds}s"))
         }
-        _ if busy => (
-            false,
-            "it does not exist, and its kubelet was active until then. By its last report it may be starting or changing a container of this pod, so its silence is no proof".to_owned(),
-        ),
-        _ if counts_from_now => (
-            false,
-            format!(
-                "it does not exist. That is proof after {seconds}s without a sign of life of its kubelet"
-            ),
-        ),
+        _ if let Some(why) = unable => {
+            (false, format!("it does not exist, and its kubelet was active until then. {why}. Its silence is no proof"))
+        }
+        _ if counts_from_now => {
+            (false, format!("it does not exist. That is proof after {seconds}s without a sign of life of its kubelet"))
+        }
         _ => {
             let first = "If its kubelet was active until then, the pod is deleted gracefully first, and its kubelet terminates it";
             (

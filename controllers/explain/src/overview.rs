@@ -387,7 +387,7 @@ fn describe_needs(pod: &Pod, answer: &Answer) -> String {
         "Finalizers" => format!("the owners of {}", pod.finalizers.join(", ")),
         "OutOfServiceWithoutEvidence" => format!("proof that {node} is off: its taint proves nothing"),
         "KubeletAlive" => format!("the kubelet of {node}, which has no Node, to stop"),
-        "WorkerMayBeBusy" => format!("the kubelet of {node}, which has no Node, to report"),
+        "KubeletMayNotReport" => format!("the kubelet of {node}, which has no Node, to report"),
         "TerminationOverdue" | "NodeNotReady" => format!("the kubelet of {node} to terminate it"),
         "NoLeader" | "Observe" => "pod-safety to act".to_owned(),
         _ => format!("see pod-safety explain pod -n {} {}", pod.key.namespace, pod.key.name),

@@ -121,8 +121,8 @@ fn decide_orphaned(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config)
         if view.unreachable_is_proof(pod, name, absence_read) {
             push_force(&mut decision, pod, Claim::NodeGone { node: Arc::clone(name) });
         } else if let Some(from) = pod.report_due_at(view.reports_deletions(name)) {
-            if view.worker_may_be_busy(pod, name) {
-                let hold = Hold::WorkerMayBeBusy { node: Arc::clone(name) };
+            if let Some(why) = view.may_be_unable_to_report(pod, name) {
+                let hold = Hold::KubeletMayNotReport { node: Arc::clone(name), why };
                 busy.push((Subject::Pod(pod.key.clone()), hold));
             } else {
                 waiting.push((from, pod));

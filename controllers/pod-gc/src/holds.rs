@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pod_safety_shared::cache::{FreshnessError, ReportKind};
+use pod_safety_shared::cache::{FreshnessError, Inability, ReportKind};
 use pod_safety_shared::controller_loop::{self, FORCE_DELETE_HELD, HoldReason, NodeUnreadable};
 use pod_safety_shared::events::EventType;
 use strum::{IntoStaticStr, VariantNames};
@@ -40,11 +40,13 @@ pub enum Hold {
     },
     /// The node is missing, and that its kubelet does not report proves nothing about this pod.
     #[error(
-        "node {node} does not exist, and its kubelet was active until the Node was deleted. By its last report it may be starting or changing a container of this pod, and reports nothing until that is done. Its silence is no proof. Restart that kubelet, so that it registers its Node again and ends the pod. If a person saw that the machine is powered off, force delete the pod"
+        "node {node} does not exist, and its kubelet was active until the Node was deleted. {why}. Its silence is no proof. Restart that kubelet, so that it registers its Node again and ends the pod. If a person saw that the machine is powered off, force delete the pod"
     )]
-    WorkerMayBeBusy {
+    KubeletMayNotReport {
         /// The node's name.
         node: Arc<str>,
+        /// Why it may not report.
+        why: Inability,
     },
     /// The node is missing, but its kubelet is active.
     #[error("node {node} does not exist, but its kubelet still runs: {} {}s ago. Its pods may still run. Stop that kubelet, or restart it, so that it registers its Node again", sign_words(*sign), ago.as_secs())]
@@ -114,7 +116,7 @@ impl HoldReason for Hold {
             Self::Unfresh(_) | Self::Quarantine { .. } | Self::AwaitsKubelet { .. } | Self::Finalizers { .. } => None,
             Self::NodeUnreadable(_)
             | Self::KubeletAlive { .. }
-            | Self::WorkerMayBeBusy { .. }
+            | Self::KubeletMayNotReport { .. }
             | Self::OutOfServiceWithoutEvidence { .. }
             | Self::NoEvidence { .. }
             | Self::OutOfServiceButReady { .. }

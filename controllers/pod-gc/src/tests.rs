@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::holds::{Decision, Hold};
 use pod_safety_shared::authority::{ClaimKind, Intent};
-use pod_safety_shared::cache::{ReportKind, STALE_AFTER};
+use pod_safety_shared::cache::{Inability, ReportKind, STALE_AFTER};
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::controller_loop::Subject;
 use pod_safety_shared::model::Kind;

@@ -20,12 +20,32 @@ pub struct Heartbeat {
     /// When this process saw the Lease renewed or created again, or may have missed that. `None`: it has not changed
     /// since this process began to watch, which shows nothing about the time before.
     pub renewed_at: Option<Mono>,
+    /// When this process last saw a renewal sooner or later than a kubelet that runs renews: it may have started then.
+    /// docs/assumptions.md: renews-when-it-starts
+    pub started_at: Option<Mono>,
     /// When this process saw the Lease removed.
     pub deleted_at: Option<Mono>,
     /// The lease duration, within which the kubelet renews.
     pub duration: Duration,
     /// Its `renewTime`, if the Lease exists and has one: only compared for change, never with this process's time.
     pub renew_time: Option<Timestamp>,
+}
+
+impl Heartbeat {
+    /// Of a Lease that no kubelet has renewed yet.
+    const fn initial(duration: Duration) -> Self {
+        Self { renewed_at: None, started_at: None, deleted_at: None, duration, renew_time: None }
+    }
+}
+
+/// Whether a kubelet that ran before and after may have written both, by its own clock. It renews each quarter of the
+/// duration, at most 4 % later, and a second is granted for its requests; 1 % is for a clock that is adjusted.
+fn is_next_renewal(before: &NodeLease, after: &NodeLease) -> bool {
+    let quarter = after.duration / 4;
+    let (earliest, latest) = (quarter * 99 / 100, quarter * 104 / 100 + Duration::from_secs(1));
+    let times = before.renew_time.zip(after.renew_time).filter(|_| before.uid == after.uid);
+    let apart = times.and_then(|(before, after)| Duration::try_from(after.duration_since(before)).ok());
+    apart.is_some_and(|apart| (earliest..=latest).contains(&apart))
 }
 
 #[derive(Debug, Default)]
@@ -50,20 +70,23 @@ impl Heartbeats {
             Some(before) => before.renew_time != after.renew_time || before.uid != after.uid,
             None => synced,
         };
-        let initial = Heartbeat { renewed_at: None, deleted_at: None, duration: after.duration, renew_time: None };
+        let initial = Heartbeat::initial(after.duration);
         let heartbeat = self.heartbeats.entry(Arc::clone(&after.name)).or_insert(initial);
         self.unreadable.remove(&after.uid);
         (heartbeat.deleted_at, heartbeat.renew_time, heartbeat.duration) = (None, after.renew_time, after.duration);
         if moved {
             heartbeat.renewed_at = Some(now);
         }
+        if moved && !before.is_some_and(|before| is_next_renewal(before, after)) {
+            heartbeat.started_at = Some(now);
+        }
         moved
     }
 
     /// Records a Lease that cannot be read. A kubelet may have written it, so it counts as renewed.
     pub(super) fn record_unreadable(&mut self, uid: &Uid, name: &Arc<str>, now: Mono) {
-        let duration = lease_duration(None);
-        let heartbeat = Heartbeat { renewed_at: Some(now), deleted_at: None, duration, renew_time: None };
+        let initial = Heartbeat::initial(lease_duration(None));
+        let heartbeat = Heartbeat { renewed_at: Some(now), started_at: Some(now), ..initial };
         self.heartbeats.insert(Arc::clone(name), heartbeat);
         self.unreadable.insert(uid.clone(), Arc::clone(name));
     }
@@ -73,7 +96,7 @@ impl Heartbeats {
     pub(super) fn record_missed_renewal(&mut self, uid: &Uid, name: Option<Arc<str>>, now: Mono) {
         let name = name.or_else(|| self.unreadable.get(uid).cloned());
         if let Some(heartbeat) = name.and_then(|name| self.heartbeats.get_mut(&name)) {
-            heartbeat.renewed_at = Some(now);
+            (heartbeat.renewed_at, heartbeat.started_at) = (Some(now), Some(now));
         }
     }
 

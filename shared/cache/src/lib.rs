@@ -52,7 +52,7 @@ pub use heartbeat::Heartbeat;
 pub use metrics::CacheMetrics;
 use object::Object;
 pub use object::{Undecodable, node_from_wire, pod_from_wire};
-pub use pod_safety_proof::{LastHeartbeat, Renewal, ReportKind};
+pub use pod_safety_proof::{Inability, LastHeartbeat, Renewal, ReportKind};
 pub use snapshot::{ObjectVisitor, Snapshot, SnapshotError, UnreadKind};
 pub use sync::{FreshnessError, KindState, WATCH_GAP, WatchProblem};
 pub use view::{Lookup, STALE_AFTER, View};
@@ -400,6 +400,11 @@ impl CacheWriter for Cache {
     }
 }
 
+/// A kubelet looks for its Node each second, and watches pods once it has found it. Its list of Nodes may fail four times:
+/// client-go's reflector then lists again after 0.8, 1.6, 3.2 and 6.4 s.
+/// docs/assumptions.md: watches-once-registered
+const START_TAKES: Duration = Duration::from_secs(15);
+
 /// How long the answer of a scale subresource is kept. Its readers repeat the request long before.
 const SCALE_ANSWER_TTL: Duration = Duration::from_secs(600);
 
@@ -427,6 +432,15 @@ impl Inner {
         let last_heartbeat = self.last_heartbeat(node).map(|heartbeat| heartbeat.at);
         let last_contact = self.absences.get(node).and_then(|absence| absence.last_contact);
         last_contact.is_some_and(|before| before.was_unreachable(last_heartbeat))
+    }
+
+    /// The watch of Leases may be ahead of that of Nodes by `WATCH_GAP`.
+    fn may_have_just_started(&self, node: &str) -> bool {
+        let started_at = self.heartbeats.get(node).and_then(|heartbeat| heartbeat.started_at);
+        let absence = self.absences.get(node);
+        started_at
+            .zip(absence)
+            .is_some_and(|(started_at, absence)| absence.since <= started_at + START_TAKES + WATCH_GAP)
     }
 
     /// Records every node that a pod or a volume Lease names and that does not exist.

@@ -236,33 +236,6 @@ impl<'a> View<'a> {
         self.inner.last_heartbeat(node)
     }
 
-    /// Whether the kubelet of a missing node had not reported for a whole duration of its Lease when its Node was
-    /// deleted, and has not since. `false` also where this process did not see the deletion, or had not watched
-    /// without a gap before: unknown does not count as unreachable.
-    #[must_use]
-    pub fn unreachable_before_node_deleted(&self, node: &str) -> bool {
-        self.inner.unreachable_before_node_deleted(node)
-    }
-
-    /// Whether the kubelet of a missing node reports at once that it saw the deletion of a pod. `false` also where
-    /// this process did not see the deletion of the Node.
-    #[must_use]
-    pub fn reports_deletions(&self, node: &str) -> bool {
-        self.absence(node).is_some_and(|absence| absence.reports_deletions)
-    }
-
-    /// See [`pod_safety_proof::worker_may_be_busy`].
-    #[must_use]
-    pub fn worker_may_be_busy(&self, pod: &Pod, node: &str) -> bool {
-        pod_safety_proof::worker_may_be_busy(pod, node, self)
-    }
-
-    /// See [`pod_safety_proof::unreachable_is_proof`].
-    #[must_use]
-    pub fn unreachable_is_proof(&self, pod: &Pod, node: &str, first: &AbsenceRead) -> bool {
-        pod_safety_proof::unreachable_is_proof(pod, node, first, self)
-    }
-
     /// Whether the driver of this volume attaches it, as far as this process saw.
     #[must_use]
     pub fn driver_attaches(&self, volume: &str) -> bool {
@@ -642,5 +615,8 @@ impl Liveness for View<'_> {
     }
     fn reports_deletions(&self, node: &str) -> bool {
         View::reports_deletions(self, node)
+    }
+    fn may_have_just_started(&self, node: &str) -> bool {
+        View::may_have_just_started(self, node)
     }
 }

@@ -355,4 +355,7 @@ pub trait Liveness {
     fn unreachable_before_node_deleted(&self, node: &str) -> bool;
     /// Whether the kubelet of a missing node reports at once that it observed the deletion of a pod. `false` if unknown.
     fn reports_deletions(&self, node: &str) -> bool;
+    /// Whether the kubelet of a missing node may have started so shortly before its Node was deleted that it watches no
+    /// pods. `false` if unknown.
+    fn may_have_just_started(&self, node: &str) -> bool;
 }

@@ -184,13 +184,12 @@ fn no_report_since(first: &AbsenceRead, node: &str, cache: &dyn Liveness) -> Res
 
 /// Whether it is proof for this pod that the kubelet of a missing node has not reported since the first read `first`. This
 /// holds in three cases: the kubelet was unreachable before its Node was deleted; or it reported that the pod terminated;
-/// or the pod was deleted gracefully before `first`, the kubelet had the time to respond, and its worker for this pod
-/// cannot be busy.
+/// or the pod was deleted gracefully before `first`, and the kubelet had the time to respond and nothing that prevents it.
 #[must_use]
 pub fn unreachable_is_proof(pod: &Pod, node: &str, first: &AbsenceRead, cache: &dyn Liveness) -> bool {
     let due = pod.report_due_at(cache.reports_deletions(node));
     pod.has_terminated()
-        || due.is_some_and(|due| due <= first.requested_at()) && !worker_may_be_busy(pod, node, cache)
+        || due.is_some_and(|due| due <= first.requested_at()) && may_be_unable_to_report(pod, node, cache).is_none()
         || cache.unreachable_before_node_deleted(node)
 }
 
@@ -199,16 +198,37 @@ pub fn unreachable_is_proof(pod: &Pod, node: &str, first: &AbsenceRead, cache: &
 /// for the pod is busy.
 const STATUS_SYNC_PERIOD: Duration = Duration::from_secs(10);
 
-/// Whether the kubelet of a missing node may be unable to report on this pod, because its worker for the pod is busy. The
-/// pod's last report shows it, or the kubelet reported something else after its report on the deletion was due. Static pods are
-/// excluded: they have no replacement on another node.
+/// Why the kubelet of a missing node may be unable to report that it saw the deletion of a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Inability {
+    /// Its worker for the pod may be busy: the pod's last report shows it, or the kubelet reported something else after its
+    /// report on the deletion was due.
+    #[error(
+        "By its last report it may be starting or changing a container of this pod, and reports nothing until that is done"
+    )]
+    Busy,
+    /// It may watch no pods yet.
+    /// docs/assumptions.md: watches-once-registered
+    #[error("It may have started just before, and watches no pods until it has a Node")]
+    JustStarted,
+}
+
+/// Why the kubelet of a missing node may be unable to report on this pod. Static pods are excluded: they have no replacement
+/// on another node.
 #[must_use]
-pub fn worker_may_be_busy(pod: &Pod, node: &str, cache: &dyn Liveness) -> bool {
+pub fn may_be_unable_to_report(pod: &Pod, node: &str, cache: &dyn Liveness) -> Option<Inability> {
     let due = pod.report_due_at(cache.reports_deletions(node));
     let due = due.filter(|_| pod.observed_generation > 0 && pod.observed_generation < pod.generation);
     let reported = cache.last_heartbeat(node).map(|sign| sign.at);
     let reported_since = due.zip(reported).is_some_and(|(due, at)| at >= due + STATUS_SYNC_PERIOD);
-    !pod.mirror && (pod.worker_may_be_busy || reported_since)
+    let answered = pod.observed_generation >= pod.generation.max(1);
+    if pod.mirror {
+        None
+    } else if pod.worker_may_be_busy || reported_since {
+        Some(Inability::Busy)
+    } else {
+        (!answered && cache.may_have_just_started(node)).then_some(Inability::JustStarted)
+    }
 }
 
 /// The first read of a node that is still missing, if nothing refutes it and the quarantine is over.

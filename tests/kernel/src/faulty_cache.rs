@@ -40,4 +40,7 @@ impl Liveness for FaultyCache<'_> {
     fn reports_deletions(&self, node: &str) -> bool {
         self.0.reports_deletions(node)
     }
+    fn may_have_just_started(&self, node: &str) -> bool {
+        !self.1.has_plant(Plant::NeverJustStarted) && self.0.may_have_just_started(node)
+    }
 }

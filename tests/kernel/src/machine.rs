@@ -88,7 +88,7 @@ pub(crate) fn kubelet(world: &mut World, step: Kubelet, scope: &Scope) -> Option
         Kubelet::Restarts if on && world.budget.kubelet_restarts > 0 => {
             world.budget.kubelet_restarts -= 1;
             let machine = &mut world.machine;
-            (machine.registered, machine.listed, machine.busy) = (false, false, false);
+            (machine.registered, machine.renewed, machine.listed, machine.busy) = (false, false, false, false);
             Some(())
         }
         Kubelet::IsFree if on && world.machine.busy => {
@@ -101,13 +101,15 @@ pub(crate) fn kubelet(world: &mut World, step: Kubelet, scope: &Scope) -> Option
 
 /// Without its Node the kubelet cannot create its Lease: the Lease would have no owner.
 fn renew(world: &mut World) -> Option<()> {
-    let now = world.now;
+    let (now, starts) = (world.now, !world.machine.renewed);
     match &mut world.lease {
-        Some(lease) if lease.renewed == now => return None,
+        Some(lease) if lease.renewed == now && !starts => return None,
         Some(lease) => lease.renewed = now,
         None => world.lease = Some(Lease { uid: world.node?.uid, renewed: now }),
     }
+    world.machine.renewed = true;
     world.process.lease_renewed = true;
+    world.process.kubelet_started |= starts;
     if let Some(node) = &mut world.node
         && node.boot == world.machine.boot
     {
@@ -134,8 +136,11 @@ fn register(world: &mut World) -> Option<()> {
     Some(())
 }
 
-/// The kubelet starts pods that are neither deleted nor finished. Before it starts a container it writes to the pod.
+/// The kubelet starts pods that are neither deleted nor finished. Before it starts a container it writes to the pod. It reads
+/// no pods before it has found its Node.
+/// docs/assumptions.md: watches-once-registered
 fn list(world: &mut World, scope: &Scope) -> Option<()> {
+    world.node?;
     if !world.machine.registered && !scope.breaks(Axiom::WritesBeforeItStarts) {
         return None;
     }
@@ -159,7 +164,7 @@ pub(crate) fn may_tick(world: &World, scope: &Scope) -> bool {
     let renewed = world.lease.map(|lease| lease.renewed);
     let must_renew = world.is_reporting() && (world.node.is_some() || world.lease.is_some());
     let late = renewed.is_none_or(|at| world.now + 1 - at > scope.renews_every);
-    if must_renew && late {
+    if must_renew && (late || !machine.renewed) {
         return false;
     }
     if scope.breaks(Axiom::AnswersInTime) || machine.power != Power::On {
@@ -169,7 +174,7 @@ pub(crate) fn may_tick(world: &World, scope: &Scope) -> bool {
         return false;
     }
     let to_list = world.first_pod().is_some_and(|pod| pod.bound && !pod.failed && (world.runs(1) || !pod.deleted));
-    if world.is_reporting() && to_list && !machine.listed && !machine.terminated {
+    if world.is_reporting() && world.node.is_some() && to_list && !machine.listed && !machine.terminated {
         return false;
     }
     let over = machine.deletion_seen_at.is_some_and(|seen_at| world.now >= seen_at + scope.grace);

@@ -16,6 +16,9 @@ use crate::world::{Lease, Node, ObservedAt, PodObject, World};
 /// A gap of the watch that may remain undetected (15 s), rounded up to whole ticks by [`Scope`].
 pub(crate) const BREAK_SECONDS: u64 = 15;
 
+/// A kubelet that starts may watch no pods for so long.
+const START_SECONDS: u64 = 15;
+
 /// Evidence that the kernel made, kept in a state of the search with a digest. Two are equal if their digests are.
 #[derive(Clone, Debug)]
 pub struct Held<S>(pub(crate) Arc<Evidence<S>>, u64);
@@ -126,6 +129,8 @@ pub struct Process {
     pub lease: CachedLease,
     /// When a renewal was observed.
     pub renewed_at: Option<u8>,
+    /// When a renewal was observed that a kubelet makes when it starts.
+    pub started_at: Option<u8>,
     /// When a report about a pod was observed.
     pub reported_at: Option<u8>,
     /// The Node is missing.
@@ -146,6 +151,8 @@ pub struct Process {
     pub pending_delete: Option<PendingDelete>,
     /// Not delivered yet: a renewal of the Lease.
     pub lease_renewed: bool,
+    /// Not delivered yet: a renewal that a kubelet makes when it starts.
+    pub kubelet_started: bool,
     /// Not delivered yet: a kubelet's report about the pod.
     pub pod_reported: bool,
     /// Not delivered yet: a new Node.
@@ -173,6 +180,7 @@ impl Process {
             node: node.map(|node| node.uid),
             lease: lease.map_or(CachedLease::Never, CachedLease::There),
             renewed_at: None,
+            started_at: None,
             reported_at: None,
             absence: node.is_none().then_some(Absence {
                 since: now,
@@ -188,6 +196,7 @@ impl Process {
             claimed: None,
             pending_delete: None,
             lease_renewed: false,
+            kubelet_started: false,
             pod_reported: false,
             node_created: false,
         }
@@ -273,13 +282,16 @@ fn leases(world: &mut World, now: u8, scope: &Scope) -> Option<()> {
     if moved {
         process.renewed_at = Some(now);
     }
+    if std::mem::take(&mut process.kubelet_started) {
+        process.started_at = Some(now);
+    }
     process.lease = after;
     Some(())
 }
 
 /// The kernel's view of the cache.
 pub(crate) struct View<'a> {
-    ours: &'a Process,
+    process: &'a Process,
     scope: &'a Scope,
     first: Option<AbsenceRead>,
 }
@@ -287,7 +299,7 @@ pub(crate) struct View<'a> {
 impl<'a> View<'a> {
     pub(crate) fn new(process: &'a Process, scope: &'a Scope) -> Self {
         let witness = process.absence.and_then(|absence| absence.first);
-        Self { ours: process, scope, first: witness.and_then(|first| scope.first_read(&first)) }
+        Self { process, scope, first: witness.and_then(|first| scope.first_read(&first)) }
     }
 }
 
@@ -302,32 +314,32 @@ impl Liveness for View<'_> {
     }
 
     fn last_heartbeat(&self, _node: &str) -> Option<LastHeartbeat> {
-        let lease = self.ours.renewed_at.map(|at| (at, ReportKind::LeaseRenewed));
-        let report = self.ours.reported_at.map(|at| (at, ReportKind::PodReported));
+        let lease = self.process.renewed_at.map(|at| (at, ReportKind::LeaseRenewed));
+        let report = self.process.reported_at.map(|at| (at, ReportKind::PodReported));
         let last = lease.into_iter().chain(report).max_by_key(|(at, _)| *at);
         last.map(|(at, sign)| LastHeartbeat { kind: sign, at: self.scope.mono(at) })
     }
 
     fn lease(&self, _node: &str) -> Option<Option<Timestamp>> {
-        let CachedLease::There(lease) = self.ours.lease else { return None };
+        let CachedLease::There(lease) = self.process.lease else { return None };
         Some(Some(objects::timestamp(lease.renewed)))
     }
 
     fn lease_is_gone(&self, _node: &str) -> bool {
-        !matches!(self.ours.lease, CachedLease::There(_))
+        !matches!(self.process.lease, CachedLease::There(_))
     }
 
     fn renewal(&self, _node: &str) -> Option<Renewal> {
-        let renewed = match self.ours.lease {
+        let renewed = match self.process.lease {
             CachedLease::There(lease) => Some(objects::timestamp(lease.renewed)),
             CachedLease::Never | CachedLease::Gone(_) => None,
         };
-        Some(Renewal { at: self.scope.mono(self.ours.renewed_at?), renewed })
+        Some(Renewal { at: self.scope.mono(self.process.renewed_at?), renewed })
     }
 
     fn unreachable_before_node_deleted(&self, node: &str) -> bool {
         let sign = self.last_heartbeat(node).map(|sign| sign.at);
-        let before = self.ours.absence.and_then(|absence| absence.before);
+        let before = self.process.absence.and_then(|absence| absence.before);
         before.is_some_and(|before| {
             let at = sign.map_or(self.scope.mono(before.at), |sign| sign.max(self.scope.mono(before.at)));
             let needed = Duration::from_secs(self.scope.lease_seconds + BREAK_SECONDS);
@@ -336,7 +348,14 @@ impl Liveness for View<'_> {
     }
 
     fn reports_deletions(&self, _node: &str) -> bool {
-        self.scope.reports_observed_generation && self.ours.absence.is_some_and(|absence| absence.deletion_observed)
+        self.scope.reports_observed_generation && self.process.absence.is_some_and(|absence| absence.deletion_observed)
+    }
+
+    fn may_have_just_started(&self, _node: &str) -> bool {
+        let times = self.process.started_at.zip(self.process.absence);
+        times.is_some_and(|(started_at, absence)| {
+            u64::from(absence.since.saturating_sub(started_at)) * self.scope.tick <= START_SECONDS + BREAK_SECONDS
+        })
     }
 }
 

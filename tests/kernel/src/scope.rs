@@ -22,6 +22,9 @@ pub enum Axiom {
     /// A kubelet that starts registers its Node, and writes to a pod, before it starts the pod's containers.
     /// docs/assumptions.md: writes-before-it-starts
     WritesBeforeItStarts,
+    /// A kubelet that starts renews its Lease before its Node is deleted, while this process watches.
+    /// docs/assumptions.md: renews-when-it-starts
+    RenewsWhenItStarts,
     /// A kubelet whose worker starts a container has reported that before.
     /// docs/assumptions.md: says-what-it-starts
     ReportsWhatItStarts,
@@ -52,6 +55,8 @@ pub enum Plant {
     NoSignal,
     /// A worker that may be busy is treated as free.
     NeverBusy,
+    /// A kubelet that may have just started is treated as one that watches its pods.
+    NeverJustStarted,
     /// Neither verified facts nor the force delete expire.
     NoExpiry,
     /// The quarantine counts from the claim, not from the first read.
@@ -168,6 +173,7 @@ impl Scope {
             boot: 1,
             connected: true,
             registered: true,
+            renewed: true,
             listed: bound,
             deletion_seen_at: None,
             terminated: false,

@@ -227,6 +227,9 @@ impl Scope {
                 Some(())
             }
             Step::ProcessRestarts => {
+                if world.runs(1) && !world.machine.listed && !self.breaks(Axiom::RenewsWhenItStarts) {
+                    return None;
+                }
                 world.budget.restarts = world.budget.restarts.checked_sub(1)?;
                 world.process = Process::begin(world.now, world.pod, world.node, world.lease);
                 if self.has_plant(Plant::DeletionIsNew)
@@ -260,7 +263,7 @@ impl Scope {
             Step::PowerOff if machine.power == Power::On && !machine.device_miswired => {
                 world.budget.outages = world.budget.outages.checked_sub(1)?;
                 (machine.power, machine.connected, machine.registered) = (Power::Off, true, false);
-                (machine.listed, machine.deletion_seen_at) = (false, None);
+                (machine.renewed, machine.listed, machine.deletion_seen_at) = (false, false, None);
                 world.end(1);
             }
             Step::PowerOn if machine.power == Power::Off => {
@@ -290,6 +293,10 @@ impl Scope {
                 let reports = world.is_reporting() && world.lease.is_some_and(lately);
                 let cut_off = world.machine.power == Power::On && !reports;
                 if cut_off && !self.breaks(Axiom::CutOffNodesAreKept) {
+                    return None;
+                }
+                let starts = world.machine.registered && !world.machine.renewed;
+                if starts && !self.breaks(Axiom::RenewsWhenItStarts) {
                     return None;
                 }
                 world.budget.node_deletions = world.budget.node_deletions.checked_sub(1)?;

@@ -103,6 +103,8 @@ pub struct Machine {
     pub connected: bool,
     /// Its kubelet registered its Node since it started.
     pub registered: bool,
+    /// Its kubelet has renewed the Lease since it started.
+    pub renewed: bool,
     /// Its kubelet has the first pod in its memory.
     pub listed: bool,
     /// Since when its kubelet knows that the pod was deleted.

@@ -46,6 +46,9 @@ impl Liveness for EmptyCache {
     fn reports_deletions(&self, _node: &str) -> bool {
         false
     }
+    fn may_have_just_started(&self, _node: &str) -> bool {
+        false
+    }
 }
 
 fn at(seconds: u64) -> Mono {

@@ -46,19 +46,20 @@ tests! {
     fn old_kubelet() { all(scopes::OLD_KUBELET, 527_364, 30); }
     /// The evidence of one first read was used with a later one. The kubelet restarts and registers its Node again; the
     /// Node is then deleted.
-    fn bug_a_first_read_that_replaced_another_had_no_quarantine_behind_it() { all(scopes::RESTARTS, 1_255_164, 34); }
-    fn unreachable() { all(scopes::UNREACHABLE, 750_730, 32); }
-    fn unreachable_thorough() { all(Scope { horizon: 6, ..scopes::UNREACHABLE }, 1_894_912, 34); }
+    fn bug_a_first_read_that_replaced_another_had_no_quarantine_behind_it() { all(scopes::RESTARTS, 1_692_698, 34); }
+    fn unreachable() { all(scopes::UNREACHABLE, 838_084, 32); }
+    fn unreachable_thorough() { all(Scope { horizon: 6, ..scopes::UNREACHABLE }, 2_151_010, 34); }
     fn own_deletion() { all(scopes::OWN_DELETION, 72_271, 23); }
-    fn power() { all(scopes::POWER, 298_943, 35); }
-    fn instance() { all(scopes::INSTANCE, 637_540, 40); }
-    fn late() { all(scopes::LATE, 594_290, 40); }
-    fn confirmed() { all(scopes::CONFIRMED, 1_481_626, 33); }
+    fn power() { all(scopes::POWER, 311_828, 35); }
+    fn instance() { all(scopes::INSTANCE, 706_370, 41); }
+    fn late() { all(scopes::LATE, 603_714, 40); }
+    fn confirmed() { all(scopes::CONFIRMED, 1_886_898, 33); }
     fn planted_no_boot_id() { planted(Plant::NoBootId, scopes::CONFIRMED); }
     fn planted_no_lease() { planted(Plant::NoLease, scopes::POWER); }
     fn planted_node_of_the_claim() { planted(Plant::NodeOfTheClaim, scopes::SIGNAL); }
     fn planted_no_signal() { planted(Plant::NoSignal, scopes::SIGNAL); }
     fn planted_never_busy() { planted(Plant::NeverBusy, scopes::BUSY); }
+    fn planted_never_just_started() { planted(Plant::NeverJustStarted, scopes::RESTARTS); }
     fn planted_no_expiry() { planted(Plant::NoExpiry, scopes::CONFIRMED); }
     fn planted_no_quarantine() { planted(Plant::NoQuarantine, scopes::SIGNAL); }
     fn planted_no_version() { planted(Plant::NoVersion, scopes::SIGNAL); }
@@ -69,6 +70,7 @@ tests! {
     fn axiom_cut_off_nodes_are_kept() { without(Axiom::CutOffNodesAreKept, scopes::UNREACHABLE); }
     fn axiom_answers_in_time() { without(Axiom::AnswersInTime, scopes::RESTARTS); }
     fn axiom_writes_before_it_starts() { without(Axiom::WritesBeforeItStarts, scopes::CONFIRMED); }
+    fn axiom_renews_when_it_starts() { without(Axiom::RenewsWhenItStarts, scopes::RESTARTS); }
     fn axiom_reports_what_it_starts() { without(Axiom::ReportsWhatItStarts, scopes::BUSY); }
     fn axiom_lists_the_present() { without(Axiom::ListsThePresent, scopes::POWER); }
     fn axiom_misnamed_devices_are_noticed() { without(Axiom::MisnamedDevicesAreNoticed, scopes::POWER); }

@@ -104,8 +104,6 @@ impl Draw {
         let earliest = match fault {
             // It begins after the grace period of the pod that it replaces.
             Fault::SlowHook(_) => 8,
-            // docs/assumptions.md: watches-once-registered
-            Fault::KubeletRestarted => 5,
             _ => 0,
         };
         let mut deletions: Vec<_> = [(Deletion::Node, 3), (Deletion::Pod, 2)]

@@ -64,7 +64,7 @@ fn bug_the_absence_of_a_node_was_called_proof_before_its_kubelet_could_respond()
     let soon = "it does not exist. That is proof after 40s without a sign of life of its kubelet";
     let first = "it does not exist. If its kubelet was active until then, the pod is deleted gracefully first, and its kubelet terminates it. Otherwise 40s without a sign of life of that kubelet are proof";
     // The first read is at second 1. The pod was deleted before that, or in second 42, and has a grace period of 30 s.
-    let busy = "it does not exist, and its kubelet was active until then. By its last report it may be starting or changing a container of this pod, so its silence is no proof";
+    let busy = "it does not exist, and its kubelet was active until then. By its last report it may be starting or changing a container of this pod, and reports nothing until that is done. Its silence is no proof";
     let starting: Change = |world| {
         world.apply(Kind::Pods, &deleted().starting().rv(21), at(50));
         world.record_absence_read("gone", at(60));

@@ -206,13 +206,30 @@ fn bug_a_kubelet_with_a_busy_pod_worker_counted_as_gone() {
     world.record_absence_read("gone", at(43));
     world.confirm_all(at(10_000));
     let held = describe_node(&world, "gone", 10_000);
-    assert_eq!((describe(&held), hold_reasons(&held)), (vec![], vec!["WorkerMayBeBusy"]));
+    assert_eq!((describe(&held), hold_reasons(&held)), (vec![], vec!["KubeletMayNotReport"]));
     // The kubelet is free, and reports the deletion: the pod has its grace period, and then no report follows.
     world.apply(Kind::Pods, &deleted(30).starting().observed(4).rv(21), at(10_001));
     assert_eq!(hold_reasons(&describe_node(&world, "gone", 10_002)), ["KubeletAlive"]);
     world.record_absence_read("gone", at(10_050));
     world.confirm_all(at(10_100));
     assert_eq!(describe(&describe_node(&world, "gone", 10_050 + QUARANTINE)), [REMOVE]);
+}
+
+/// A kubelet that starts watches no pods before it has found its Node. It then receives no deletion, and reports nothing.
+#[test]
+fn bug_a_kubelet_that_had_just_started_counted_as_gone() {
+    for (observed, acts, held) in [(3, vec![], vec!["KubeletMayNotReport"]), (4, vec![REMOVE], vec![])] {
+        let world = connected();
+        world.apply(Kind::Nodes, &node("gone").uid("uid-again"), at(2));
+        world.apply(Kind::NodeLeases, &lease("gone", 3), at(3));
+        world.remove(Kind::Nodes, "uid-again", at(4));
+        world.apply(Kind::Pods, &deleted(30).observed(observed), at(5));
+        world.record_absence_read("gone", at(100));
+        world.confirm_all(at(200));
+        let decision = describe_node(&world, "gone", 100 + QUARANTINE);
+        assert_eq!(describe(&decision), acts, "it reported generation {observed}");
+        assert_eq!(hold_reasons(&decision), held, "it reported generation {observed}");
+    }
 }
 
 /// A static pod has no replacement on another node, and its kubelet never reports that it saw the deletion.
@@ -229,7 +246,7 @@ fn a_mirror_pod_does_not_wait_for_a_worker_that_may_be_busy() {
 /// Its report cannot show that it restarts a container whose liveness probe failed. A report about another pod can.
 #[test]
 fn a_kubelet_that_reports_about_other_pods_only_is_busy_with_this_pod() {
-    for (second, held) in [(51, vec![]), (52, vec!["WorkerMayBeBusy"])] {
+    for (second, held) in [(51, vec![]), (52, vec!["KubeletMayNotReport"])] {
         let world = connected();
         world.apply(Kind::Pods, &pod("other").on("gone").observed(3), at(0));
         world.apply(Kind::Pods, &deleted(30), at(42));

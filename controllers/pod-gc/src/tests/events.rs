@@ -13,7 +13,7 @@ fn holds_that_do_not_pass_by_themselves_have_an_event() {
     let with_event = [
         Hold::NodeUnreadable(NodeUnreadable { node: node(), why: "no version".to_owned() }),
         Hold::KubeletAlive { node: node(), sign: ReportKind::LeaseRenewed, ago: left },
-        Hold::WorkerMayBeBusy { node: node() },
+        Hold::KubeletMayNotReport { node: node(), why: Inability::Busy },
         Hold::OutOfServiceWithoutEvidence { node: node() },
         Hold::NoEvidence { node: node() },
         Hold::OutOfServiceButReady { node: node() },

@@ -58,15 +58,15 @@ fn apply_lease(fixture: &mut Fixture, second: u64) {
 #[test]
 fn a_report_while_the_node_is_deleted_starts_the_quarantine_again() {
     let mut fixture = held_as(A);
-    apply_lease(&mut fixture, 1);
-    fixture.world.remove(Kind::Nodes, "uid-a", at(2));
-    fixture.world.record_absence_read("a", at(3));
-    apply_lease(&mut fixture, 3);
+    [1, 11, 21, 31, 41].into_iter().for_each(|second| apply_lease(&mut fixture, second));
+    fixture.world.remove(Kind::Nodes, "uid-a", at(50));
+    fixture.world.record_absence_read("a", at(51));
+    apply_lease(&mut fixture, 51);
     let again = |fixture: &Fixture, second: u64| {
         (describe(&fixture.decide_volume("v", second)), fixture.decide_volume("v", second).requeue_at)
     };
     let words = |all: &[&str]| all.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-    let due = 3 + QUARANTINE;
+    let due = 51 + QUARANTINE;
     let again_at = due + QUARANTINE;
     assert_eq!(again(&fixture, due - 1), (words(&["refuse", "VolumeUnproved"]), Some(at(due))), "not asked yet");
     assert_eq!(again(&fixture, due), (words(&["refuse", "witness a", "VolumeUnproved"]), Some(at(due + 1))));

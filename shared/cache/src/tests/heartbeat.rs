@@ -321,3 +321,66 @@ fn bug_a_node_without_a_lease_counted_as_unreachable() {
     world.confirm_all(at(356));
     assert!(!world.read().view().unreachable_before_node_deleted("n"), "it reported on time, 56 s ago");
 }
+
+/// A kubelet looks for its Node once a second before it watches pods. Real kubelets in `make histories` whose Node was
+/// deleted in that second ran their pods beside the replacements for 32 s.
+#[test]
+fn bug_a_kubelet_that_had_just_started_counted_as_one_that_watches_its_pods() {
+    let steady = || (1..=8).map(|step| 1 + 10 * step).collect::<Vec<u64>>();
+    let brief = || lease("n", 6).set("/spec/leaseDurationSeconds", json!(20));
+    type Act<'a> = &'a dyn Fn(&Cache);
+    let renew = |times: Vec<u64>| {
+        move |cache: &Cache| times.iter().for_each(|time| apply::<NodeLease>(cache, &lease("n", *time), at(*time)))
+    };
+    let rows: [(&str, Act<'_>, u64, bool); 13] = [
+        ("nothing since the first list", &|_| (), 2, false),
+        ("each ten seconds", &renew(steady()), 82, false),
+        ("eleven seconds", &renew(vec![11, 22, 32]), 33, false),
+        ("twelve seconds", &renew(vec![11, 23, 33]), 34, true),
+        ("seven seconds", &renew(vec![11, 21, 28]), 28, true),
+        ("seven seconds, 30 s before", &renew(vec![11, 18, 28, 38]), 48, true),
+        ("seven seconds, 31 s before", &renew(vec![11, 18, 28, 38]), 49, false),
+        ("its clock was set back", &renew(vec![11, 5]), 12, true),
+        (
+            "five of twenty seconds",
+            &|cache| {
+                apply::<NodeLease>(
+                    cache,
+                    &brief().set("/spec/renewTime", lease("n", 6)["spec"]["renewTime"].clone()),
+                    at(6),
+                )
+            },
+            7,
+            false,
+        ),
+        (
+            "its Lease was created again",
+            &|cache| {
+                cache.remove::<NodeLease>(&uid("lease-n"), at(4));
+                apply::<NodeLease>(cache, &lease("n", 11).uid("another"), at(11));
+            },
+            12,
+            true,
+        ),
+        ("a list missed renewals", &|cache| list::<NodeLease>(cache, &[lease("n", 31)], at(31)), 32, true),
+        ("a list missed its end", &|cache| list::<NodeLease>(cache, &[], at(31)), 32, true),
+        (
+            "it was unreadable",
+            &|cache| {
+                cache.apply_undecodable::<NodeLease>(unreadable(Some("lease-n"), Some("n")), at(5));
+            },
+            6,
+            true,
+        ),
+    ];
+    for (what, renewals, gone, expected) in rows {
+        let cache = cache_with_lease();
+        list::<Pod>(&cache, &[pod("a").on("n")], at(1));
+        list::<Node>(&cache, &[node("n")], at(1));
+        renewals(&cache);
+        let may_have = || cache.read().view().may_have_just_started("n");
+        assert!(!may_have(), "{what}: its Node is there");
+        cache.remove::<Node>(&uid("uid-n"), at(gone));
+        assert_eq!(may_have(), expected, "{what}");
+    }
+}

@@ -299,8 +299,12 @@ fn the_last_removed_pod_to_terminate_keeps_the_volume_of_a_missing_node() {
     for (what, first, ends, uses) in [
         ("has the longer grace", graced, Some(at(603)), false),
         ("may be worked on by its kubelet", user("a", "n", "c").running().starting(), None, true),
+        ("is of a kubelet that started", user("a", "n", "c").running(), None, true),
     ] {
         let cache = used();
+        if what.contains("started") {
+            apply::<NodeLease>(&cache, &super::lease("n", 1), at(1));
+        }
         apply::<Pod>(&cache, &user("b", "n", "c").running(), at(1));
         apply::<Pod>(&cache, &first.rv(11), at(1));
         cache.remove::<Node>(&uid("uid-n"), at(2));

@@ -1,12 +1,50 @@
-//! Pods of missing nodes: their processes may write to volumes, and no kubelet reports on them.
+//! Pods of missing nodes: what the silence of their kubelet shows, and that their processes may write to volumes.
 
 use std::sync::Arc;
 
+use pod_safety_proof::{AbsenceRead, Inability};
+
+use super::super::volumes::RemovedPods;
 use super::{Lookup, View};
 use crate::clock::Mono;
-use crate::model::Holder;
+use crate::model::{Holder, Pod};
 
 impl<'a> View<'a> {
+    /// Whether the kubelet of a missing node had not reported for a whole duration of its Lease when its Node was
+    /// deleted, and has not since. `false` also where this process did not see the deletion, or had not watched
+    /// without a gap before: unknown does not count as unreachable.
+    #[must_use]
+    pub fn unreachable_before_node_deleted(&self, node: &str) -> bool {
+        self.inner.unreachable_before_node_deleted(node)
+    }
+
+    /// Whether the kubelet of a missing node reports at once that it saw the deletion of a pod. `false` also where
+    /// this process did not see the deletion of the Node.
+    #[must_use]
+    pub fn reports_deletions(&self, node: &str) -> bool {
+        self.absence(node).is_some_and(|absence| absence.reports_deletions)
+    }
+
+    /// Whether the kubelet of a missing node may have started so shortly before its Node was deleted that it watches
+    /// no pods: it renewed its Lease in that time, and not when a kubelet that runs would have. `false` also where
+    /// this process did not watch its Lease.
+    #[must_use]
+    pub fn may_have_just_started(&self, node: &str) -> bool {
+        self.inner.may_have_just_started(node)
+    }
+
+    /// See [`pod_safety_proof::may_be_unable_to_report`].
+    #[must_use]
+    pub fn may_be_unable_to_report(&self, pod: &Pod, node: &str) -> Option<Inability> {
+        pod_safety_proof::may_be_unable_to_report(pod, node, self)
+    }
+
+    /// See [`pod_safety_proof::unreachable_is_proof`].
+    #[must_use]
+    pub fn unreachable_is_proof(&self, pod: &Pod, node: &str, first: &AbsenceRead) -> bool {
+        pod_safety_proof::unreachable_is_proof(pod, node, first, self)
+    }
+
     /// Whether a pod that is bound to a missing node may still write to this volume. Unless its kubelet was
     /// unreachable before the Node was deleted, that is so while the pod exists, and after another client removed it
     /// while the kubelet's worker for it may have been busy. The pod for which the volume was taken counts, too,
@@ -15,9 +53,7 @@ impl<'a> View<'a> {
     pub fn is_used_on_missing_node(&self, volume: &str, holder: &Holder) -> bool {
         let taken_for = holder.pod.as_ref().and_then(|pod| self.pod(pod));
         let mut users = self.pods_using(volume).chain(taken_for);
-        let removed = || {
-            self.inner.volumes.removed(volume).any(|(node, all)| **node == *holder.node && all.terminates_at.is_none())
-        };
+        let removed = || self.removed_from(volume, holder).is_some_and(|removed| self.terminate_at(removed).is_none());
         !self.unreachable_before_node_deleted(&holder.node)
             && (users.any(|pod| pod.node.as_ref() == Some(&holder.node) && pod.may_mount_volumes()) || removed())
     }
@@ -26,8 +62,8 @@ impl<'a> View<'a> {
     /// the removal.
     #[must_use]
     pub fn removed_pods_terminate_at(&self, volume: &str, holder: &Holder) -> Option<Mono> {
-        let (_, removed) = self.inner.volumes.removed(volume).find(|(node, _)| **node == holder.node)?;
-        removed.terminates_at.filter(|_| !self.unreachable_before_node_deleted(&holder.node))
+        let ends = self.terminate_at(self.removed_from(volume, holder)?);
+        ends.filter(|_| !self.unreachable_before_node_deleted(&holder.node))
     }
 
     /// The same for a volume without a holder: the missing node on which the pods terminate last, with `None` where
@@ -36,6 +72,17 @@ impl<'a> View<'a> {
     pub fn last_termination_on_missing_node(&self, volume: &str) -> Option<(&'a Arc<str>, Option<Mono>)> {
         let last_reports = self.inner.volumes.removed(volume).filter(|(_, removed)| !removed.all_unreachable);
         let missing = last_reports.filter(|(node, _)| matches!(self.node(node), Lookup::Absent));
-        missing.map(|(node, removed)| (node, removed.terminates_at)).max_by_key(|(_, end)| (end.is_none(), *end))
+        missing.map(|all| (all.0, self.terminate_at(all))).max_by_key(|(_, end)| (end.is_none(), *end))
+    }
+
+    /// When these pods of a missing node have terminated. `None`: unknown, because a worker of its kubelet may be busy, or
+    /// because that kubelet may watch no pods.
+    fn terminate_at(&self, (node, removed): (&Arc<str>, &RemovedPods)) -> Option<Mono> {
+        removed.terminates_at.filter(|_| !self.may_have_just_started(node))
+    }
+
+    /// The pods with this volume that other clients removed from the node of its holder.
+    fn removed_from(&self, volume: &str, holder: &Holder) -> Option<(&'a Arc<str>, &'a RemovedPods)> {
+        self.inner.volumes.removed(volume).find(|(node, _)| **node == holder.node)
     }
 }

@@ -254,7 +254,7 @@ async fn bug_a_kubelet_that_starts_a_container_lost_its_pod(api: &Client, pod_sa
     let status = PodStatus { container_statuses, ..PodStatus::default() };
     objects::set_pod_status(api, "shop", "busy", &status).await.unwrap();
     observe::delete_node(api, node).await.unwrap();
-    let message = pod_safety.until_held("busy", "WorkerMayBeBusy").await.unwrap();
+    let message = pod_safety.until_held("busy", "KubeletMayNotReport").await.unwrap();
     assert!(message.contains("Restart that kubelet"), "{message}");
     let event = observe::event(api, "shop", "busy", "ForceDeleteHeld").await.unwrap();
     assert!(event.contains("may be starting or changing a container"), "{event}");

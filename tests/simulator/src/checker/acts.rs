@@ -28,6 +28,10 @@ const COMES_BACK_WITHIN: Duration = Duration::from_secs(42);
 /// docs/assumptions.md: renews-each-quarter
 const SILENT: Duration = Duration::from_secs(35);
 
+/// Within this time of a kubelet's start it may watch no pods: 30 s, and what a watch may be behind.
+/// docs/assumptions.md: watches-once-registered
+const MAY_BEGIN_WITHIN: Duration = Duration::from_secs(50);
+
 /// The Lease by which processes under test elect their leader.
 const OUR_LEASE: &str = "kube-system/pod-safety";
 
@@ -51,6 +55,8 @@ pub(super) struct Acts {
     collected: BTreeMap<String, Duration>,
     /// When a process under test last listed these Leases, by process.
     listed: BTreeMap<String, Duration>,
+    /// When one of them last listed these Leases again.
+    listed_again_at: Option<Duration>,
     /// When a process first listed the Leases without one that was collected after its last list, by node: for all it knows, its
     /// kubelet renewed it until then.
     unlisted: BTreeMap<String, Duration>,
@@ -133,7 +139,9 @@ impl Acts {
     }
 
     fn learn_list_of_leases(&mut self, now: Duration, caller: &str) {
-        let before = self.listed.insert(caller.to_owned(), now).unwrap_or_default();
+        let before = self.listed.insert(caller.to_owned(), now);
+        self.listed_again_at = before.map(|_| now).or(self.listed_again_at);
+        let before = before.unwrap_or_default();
         let since = self.collected.iter().filter(|(_, at)| **at > before);
         self.unlisted.extend(since.map(|(node, _)| (node.clone(), now)));
     }
@@ -142,6 +150,18 @@ impl Acts {
     /// its Lease.
     pub(super) fn last_possible_sign(&self, node: &str) -> Option<Duration> {
         self.last_sign(node).max(self.unlisted.get(node).copied())
+    }
+
+    /// Whether this node's kubelet may have just started when its Node was deleted, for all that the processes under test know: it
+    /// did not renew its Lease ten seconds after the renewal before, or they listed the Leases again.
+    pub(super) fn may_have_just_started(&self, node: &str) -> bool {
+        let Some(from) = self.missing_since(node).map(|since| since.saturating_sub(MAY_BEGIN_WITHIN)) else {
+            return false;
+        };
+        let renewals = self.renewals.get(node).map(Vec::as_slice).unwrap_or_default();
+        let in_step = |pair: &[Duration]| (9..=12).contains(&(pair[1] - pair[0]).as_secs());
+        let first = renewals.first().is_some_and(|first| *first >= from);
+        first || renewals.windows(2).any(|pair| pair[1] >= from && !in_step(pair)) || self.listed_again_at >= Some(from)
     }
 
     /// Whether this node's Lease had not been renewed for so long when its Node went that it was silent for whoever

@@ -58,8 +58,8 @@ const FREE_REPORTS_WITHIN: Duration = Duration::from_secs(10);
 
 impl State {
     /// Whether this orphan may wait for its kubelet to report: a container is reported that does not run, a change of
-    /// the pod was not reported, or the kubelet acted after its report on the deletion was due.
-    fn worker_may_be_busy(&self, pod: &Value, node: &str) -> bool {
+    /// the pod was not reported, the kubelet acted after its report on the deletion was due, or it had just started.
+    fn may_be_unable_to_report(&self, pod: &Value, node: &str) -> bool {
         let mut reports = pod.pointer("/status/containerStatuses").and_then(Value::as_array).into_iter().flatten();
         let runs = |report: &Value| report.pointer("/state/running").is_some_and(|running| !running.is_null());
         let observed = number_at(pod, "/status/observedGeneration").filter(|observed| *observed > 0);
@@ -68,6 +68,7 @@ impl State {
         let deleted_at = self.fences.leaves_since(str_at(pod, "/metadata/uid"));
         let last_sign = deleted_at.zip(self.acts.last_possible_sign(node));
         ahead > i64::from(deleted)
+            || self.acts.may_have_just_started(node) && (ahead > 0 || observed.is_none())
             || reports.any(|report| !runs(report))
             || ahead > 0 && last_sign.is_some_and(|(deleted_at, sign)| sign >= deleted_at + FREE_REPORTS_WITHIN)
     }
@@ -88,8 +89,8 @@ impl Checker {
         for Orphan { pod, node, told_at, owed_at } in orphans(&state, self.promise.quarantine, pods, nodes) {
             let shown = |reason: &str| holds.holds_pod(pod, reason);
             let name = format!("{} ({:.8})", str_at(pod, "/metadata/name"), str_at(pod, "/metadata/uid"));
-            if shown("WorkerMayBeBusy") && state.worker_may_be_busy(pod, node) {
-                state.probe("an orphan is held: WorkerMayBeBusy");
+            if shown("KubeletMayNotReport") && state.may_be_unable_to_report(pod, node) {
+                state.probe("an orphan is held: KubeletMayNotReport");
                 continue;
             }
             if now < owed_at {

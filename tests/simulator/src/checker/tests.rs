@@ -414,7 +414,7 @@ fn l1_only_a_pod_whose_worker_may_be_busy_is_held_for_that() {
         held["status"]["containerStatuses"] = reports.clone();
         let violations = broken(async |checker| {
             an_orphan_after(checker, 260).await;
-            checker.check_settled(&[held.into()], &[], &holds("WorkerMayBeBusy"));
+            checker.check_settled(&[held.into()], &[], &holds("KubeletMayNotReport"));
         });
         assert_eq!(violations, expected, "generation {generation}: {reports}");
     }
@@ -433,7 +433,7 @@ fn l1_a_lease_deleted_between_two_lists_may_have_been_renewed_until_the_second()
             leases(checker, "node-0", "kube-node-lease/node-0", lease.clone());
             let list = ApiRequest::new(ME, Method::GET, path);
             checker.executed(&list, 200, &[]);
-            seconds(1).await;
+            seconds(60).await;
             let person = ApiRequest::new("person", Method::DELETE, POD);
             let asked = change("Pod", "default/data-0", Some(pod()), Some(held.clone()));
             checker.executed(&person, 200, &[asked]);
@@ -444,11 +444,11 @@ fn l1_a_lease_deleted_between_two_lists_may_have_been_renewed_until_the_second()
                 checker.executed(&list, 200, &[]);
             }
             an_orphan_after(checker, 260).await;
-            checker.check_settled(&[held.into()], &[], &holds("WorkerMayBeBusy"));
+            checker.check_settled(&[held.into()], &[], &holds("KubeletMayNotReport"));
         })
     };
     assert_eq!(after(10, true), [], "its kubelet may have acted, and did not report");
-    assert_eq!(after(9, true), [Invariant::Liveness], "no report was due");
+    assert_eq!(after(9, true), [], "or may have started");
     assert_eq!(after(10, false), [Invariant::Liveness], "the watch brought the end of the Lease");
 }
 

@@ -195,6 +195,10 @@ impl Kubelet {
         if !first && self.world.lasts(&self.node, |machine| machine.deaf_until) {
             return;
         }
+        // docs/assumptions.md: watches-once-registered
+        if first && server.cached_that("Node", |node| str_at(node, "/metadata/name") == &*self.node).is_empty() {
+            return self.world.checker.probe("a kubelet began without its Node");
+        }
         if first && server.applied() < self.world.etcd.revision() {
             self.world.checker.probe("a kubelet began with the past");
         }

@@ -114,8 +114,8 @@ fn a_machine_that_boots_releases_the_volumes_of_its_earlier_incarnation() {
 
 #[test]
 fn volumes_of_a_deleted_node_are_released_after_its_quarantine() {
-    let faults =
-        vec![(BEGIN, Fault::PowerOff { node: HOME, back: None }), (BEGIN + 5, Fault::DeleteNode { node: HOME })];
+    let lost = Fault::PowerOff { node: HOME, back: None };
+    let faults = vec![(BEGIN + 5, lost), (BEGIN + 10, Fault::DeleteNode { node: HOME })];
     let outcome = well(&plan(GATED, None, faults));
     assert_eq!(seen(&outcome, "a volume's owner was relieved"), 3, "{:#?}", outcome.timeline);
     assert!(seen(&outcome, "a volume was attached to its next node") > 0);
