@@ -24,6 +24,29 @@ pub(crate) struct ProxyFailed {
     pub(crate) source: Box<dyn Error + Send + Sync>,
 }
 
+/// The server's certificate is of an unknown authority, where the kubeconfig names none.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "its certificate was not issued by an authority that this machine trusts, and the kubeconfig names no other: give its cluster certificate-authority-data (the ca.crt of the API server, in base64) or certificate-authority (that file). With insecure-skip-tls-verify your login would go to whoever answers"
+)]
+pub(crate) struct UnknownAuthority;
+
+impl UnknownAuthority {
+    /// This error in place of TLS' own.
+    pub(crate) fn or(error: Box<dyn Error + Send + Sync>) -> Box<dyn Error + Send + Sync> {
+        let unknown = rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer);
+        let mut causes = std::iter::successors(Some(&*error as &(dyn Error + 'static)), |&at| deeper(at));
+        let is_unknown = causes.any(|cause| cause.downcast_ref::<rustls::Error>() == Some(&unknown));
+        if is_unknown { Box::new(Self) } else { error }
+    }
+}
+
+/// The cause of an error. The error that an input error wraps is not among its sources.
+fn deeper<'e>(at: &'e (dyn Error + 'static)) -> Option<&'e (dyn Error + 'static)> {
+    let wrapped = at.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+    wrapped.map(|inner| inner as &(dyn Error + 'static)).or_else(|| at.source())
+}
+
 /// The text for the deepest cause that is known: the errors above it only state that something failed.
 pub(crate) fn explain(error: &(dyn Error + 'static)) -> String {
     let mut at = error;
@@ -39,10 +62,8 @@ pub(crate) fn explain(error: &(dyn Error + 'static)) -> String {
         if let Some(text) = explained {
             return text;
         }
-        // The error that an input error wraps is not among its sources.
-        let wrapped = at.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-        match wrapped.map(|inner| inner as &(dyn Error + 'static)).or_else(|| at.source()) {
-            Some(deeper) => at = deeper,
+        match deeper(at) {
+            Some(cause) => at = cause,
             None => return explain_text(&in_one_line(&at.to_string())),
         }
     }

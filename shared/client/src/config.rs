@@ -205,7 +205,8 @@ fn from_kubeconfig(
         parsed.map_err(|_not_one| unfit(format!("tls-server-name {name:?} is no name of a host")))
     });
     let name = name.transpose()?;
-    let plan = ConnectionPlan { server, proxy, tls, is_tls, name, act_as: user.act_as };
+    let uses_machine_authorities = cluster.authority.is_none_or(|pem| pem.is_empty());
+    let plan = ConnectionPlan { server, proxy, tls, is_tls, name, uses_machine_authorities, act_as: user.act_as };
     Ok((plan.resolve(options, target, namespace, &login)?, login))
 }
 
@@ -231,6 +232,7 @@ struct ConnectionPlan {
     tls: ClientConfig,
     is_tls: bool,
     name: Option<rustls::pki_types::ServerName<'static>>,
+    uses_machine_authorities: bool,
     act_as: ActAs,
 }
 
@@ -242,7 +244,7 @@ impl ConnectionPlan {
         namespace: Option<String>,
         login: &Arc<Login>,
     ) -> Result<ResolvedConfig, ConfigError> {
-        let Self { server, proxy, tls, is_tls, name, mut act_as } = self;
+        let Self { server, proxy, tls, is_tls, name, uses_machine_authorities, mut act_as } = self;
         if let Some(user) = &options.user {
             act_as.user.clone_from(user);
         }
@@ -258,7 +260,7 @@ impl ConnectionPlan {
         client_tls.client_auth_cert_resolver = Arc::clone(&login.client_certificate) as _;
         let connector = Connector {
             proxy: proxy.map(|proxy| (proxy, Arc::new(tls))),
-            tls: is_tls.then(|| Tls { config: Arc::new(client_tls), name }),
+            tls: is_tls.then(|| Tls { config: Arc::new(client_tls), name, uses_machine_authorities }),
         };
         let route = Route::new(server, connector, Arc::clone(login), headers);
         let namespace = namespace.unwrap_or_else(|| "default".to_owned());
@@ -283,7 +285,8 @@ fn from_service_account(
     let login = Login::from_token_file(token.into(), process.env).map_err(|error| unusable(error.to_string()))?;
     let proxy = proxy::select(&server, None, &process.proxies()).map_err(unusable)?;
     let (login, target) = (Arc::new(login), Target { context: None, server: display_address(&server), user: None });
-    let plan = ConnectionPlan { server, proxy, tls, is_tls, name: None, act_as: ActAs::default() };
+    let (uses_machine_authorities, act_as) = (false, ActAs::default());
+    let plan = ConnectionPlan { server, proxy, tls, is_tls, name: None, uses_machine_authorities, act_as };
     Ok((plan.resolve(options, target, Some(config.default_namespace), &login)?, login))
 }
 

@@ -25,7 +25,7 @@ use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
 use tower::{BoxError, Service};
 
-use super::cause::ProxyFailed;
+use super::cause::{ProxyFailed, UnknownAuthority};
 use super::login::{Credentials, Login};
 use super::proxy::{Proxy, ProxyProtocol};
 
@@ -35,6 +35,8 @@ pub(crate) struct Tls {
     pub(crate) config: Arc<ClientConfig>,
     /// The name in the API server's certificate, if it differs from its address.
     pub(crate) name: Option<ServerName<'static>>,
+    /// The kubeconfig names no certificate authority: those of this machine are used.
+    pub(crate) uses_machine_authorities: bool,
 }
 
 /// Opens connections to the API server.
@@ -52,7 +54,7 @@ impl Connector {
         let fresh_tls = |tls: &Tls| {
             let mut config = (*tls.config).clone();
             config.resumption = Resumption::default();
-            Tls { config: Arc::new(config), name: tls.name.clone() }
+            Tls { config: Arc::new(config), ..tls.clone() }
         };
         Self { proxy: self.proxy.clone(), tls: self.tls.as_ref().map(fresh_tls) }
     }
@@ -101,7 +103,11 @@ impl Connector {
                     Some(name) => Arc::new(FixedServerNameResolver::new(name)),
                     None => Arc::new(DefaultServerNameResolver::default()),
                 };
-                Box::new(HttpsConnector::new(connector, tls.config, true, names).call(to).await?)
+                let stream = HttpsConnector::new(connector, tls.config, true, names).call(to).await;
+                Box::new(stream.map_err(|error| match tls.uses_machine_authorities {
+                    true => UnknownAuthority::or(error),
+                    false => error,
+                })?)
             }
             _ => Box::new(connector.call(to).await.map_err(Into::into)?),
         };
