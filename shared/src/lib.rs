@@ -43,7 +43,7 @@ pub mod client {
     pub(crate) use pod_safety_client::scripted;
     pub use pod_safety_client::{
         ApiError, Audit, Call, ConfigError, ConnectOptions, Connection, Guard, GuardRefusal, ListStream, Method,
-        NoAudit, Prefer, READ_TIMEOUT, RequestLine, Resource, ServerInfo, Shape, Target, WatchStream,
+        NoAudit, OnReadPause, Prefer, READ_TIMEOUT, RequestLine, Resource, ServerInfo, Shape, Target, WatchStream,
     };
     pub(crate) use pod_safety_client::{MAX_WRITE_SLOTS, WriteCall};
 }

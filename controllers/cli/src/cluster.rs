@@ -19,7 +19,7 @@ use pod_safety_shared::model::{Budget, Kind, is_kubernetes_name};
 use pod_safety_shared::wire;
 use serde::Serialize;
 
-use super::progress::announce_wait;
+use super::progress::{announce_pauses, announce_wait};
 use super::terminal;
 use super::{Exit, duration, print_stderr};
 
@@ -223,12 +223,13 @@ impl Session {
     /// timestamps of that clock, and a simulated cluster has a time of its own. Without a `Date` header, the clock of
     /// this machine is used. Also the version of the API server; empty if it may not be read.
     pub(crate) async fn with_server_clock(&self) -> (Self, String) {
-        let requested_at = self.env.clock.wall();
         let server = self.connection.server_info().await.ok();
+        // The server may have been asked more than once, and its time is that of its last answer.
+        let answered_at = self.env.clock.wall();
         let ahead = server
             .as_ref()
             .and_then(|server| server.date)
-            .map_or(SignedDuration::ZERO, |date| date.duration_since(requested_at));
+            .map_or(SignedDuration::ZERO, |date| date.duration_since(answered_at));
         let env = if ahead.abs() < SAME_CLOCK { self.env.clone() } else { self.env.with_wall_offset(ahead) };
         let version = server.map(|server| server.version).unwrap_or_default();
         (Self { connection: self.connection.clone(), env }, version)
@@ -258,11 +259,11 @@ pub(crate) fn with_header(target: &Target, page: &str) -> String {
 pub(crate) async fn connect(options: &ConnectOptions) -> anyhow::Result<Session> {
     #[cfg(test)]
     if let Some((connection, env)) = super::test_session::test_connection() {
-        return Ok(Session { connection, env });
+        return Ok(Session { connection: retry_reads(connection), env });
     }
     let env = Env::real(super::random());
     let metrics = Metrics::new().context("setting up metrics")?;
-    let connection = Connection::open(options, env.clone(), metrics.client).await?;
+    let connection = retry_reads(Connection::open(options, env.clone(), metrics.client).await?);
     let reached = announce_wait(|| format!("the API server: {}", connection.target()), connection.server_info()).await;
     let place = connection.target().describe();
     match reached {
@@ -276,6 +277,11 @@ pub(crate) async fn connect(options: &ConnectOptions) -> anyhow::Result<Session>
         }
         Err(error) => Err(error.into()),
     }
+}
+
+fn retry_reads(connection: Connection) -> Connection {
+    let announce = announce_pauses(connection.target());
+    connection.with_read_retries(announce)
 }
 
 /// Parses a name that becomes part of a URL.

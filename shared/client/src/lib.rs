@@ -7,7 +7,8 @@
 //!
 //! Invariants:
 //! - A request is sent once, and the next decision is the retry. Only a request that was answered with 401 because its
-//!   credentials expired is sent a second time.
+//!   credentials expired is sent a second time, and a read of a command after `Retry-After`
+//!   ([`Connection::with_read_retries`]).
 //! - Any crate can read. Only a crate that depends on this one can write, by [`WriteCall`], or read a Secret, by [`read_secret`]:
 //!   `pod-safety-shared` re-exports the rest of this crate without these two (`tests/locks/tests/manifests.rs`).
 #![forbid(unsafe_code)]
@@ -36,6 +37,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use kube::client::Body;
@@ -47,8 +49,8 @@ pub use audit::{Audit, NoAudit, RequestLine};
 pub use config::{ConfigError, ConnectOptions, Prefer, Target};
 pub use guard::Guard;
 pub use metrics::{ClientMetrics, registered};
-use pace::WritePacer;
-pub use pace::{MAX_WRITE_SLOTS, WriteSlot};
+pub use pace::{MAX_WRITE_SLOTS, OnReadPause, WriteSlot};
+use pace::{WritePacer, retry_after};
 pub use pod_safety_proof::{GuardRefusal, Resource, Shape};
 pub use request::{ApiError, Call, Method, WriteCall, page_path};
 pub use stream::{ListStream, WatchStream};
@@ -93,6 +95,8 @@ pub struct Connection {
     target: Arc<Target>,
     request_timeout: Duration,
     pace: WritePacer,
+    /// Reads are sent again when the API server asks for that, and this is called before each pause.
+    on_read_pause: Option<OnReadPause>,
 }
 
 impl std::fmt::Debug for Connection {
@@ -128,7 +132,7 @@ impl Connection {
         let kube = new_client();
         let request_timeout = options.request_timeout.unwrap_or(READ_TIMEOUT);
         let pace = WritePacer::new(env.now());
-        Ok(Self { kube, new_client, env, target: Arc::new(target), request_timeout, pace })
+        Ok(Self { kube, new_client, env, target: Arc::new(target), request_timeout, pace, on_read_pause: None })
     }
 
     /// The same target with its own TCP connections. A TCP connection belongs to the runtime in which it was opened: a task
@@ -153,7 +157,14 @@ impl Connection {
         let (kube, pace) = (builder.build(), WritePacer::new(env.now()));
         let (same, target) = (kube.clone(), Arc::default());
         let new_client: ClientFactory = Arc::new(move || same.clone());
-        Self { kube, new_client, env, target, request_timeout: READ_TIMEOUT, pace }
+        Self { kube, new_client, env, target, request_timeout: READ_TIMEOUT, pace, on_read_pause: None }
+    }
+
+    /// The same connection for a command: a read that the API server answers with `Retry-After` is sent again, as by
+    /// client-go. No controller uses this: its next decision is the retry.
+    #[must_use]
+    pub fn with_read_retries(self, on_read_pause: OnReadPause) -> Self {
+        Self { on_read_pause: Some(on_read_pause), ..self }
     }
 
     /// The default namespace: that of the kubeconfig's context, or of the pod.
@@ -247,7 +258,7 @@ impl Connection {
         let deadline = self.deadline(&call);
         let request = call.into_request()?;
         let work = async {
-            let response = self.response(request).await?;
+            let response = self.response(request, deadline).await?;
             if let Some(refused) = RefusalHead::from_response(&response) {
                 return Err(read_refusal(refused, Encoding::Json, response.into_body()).await);
             }
@@ -266,7 +277,7 @@ impl Connection {
         let deadline = self.deadline(&call);
         let request = call.into_request()?;
         let work = async {
-            let response = self.response(request).await?;
+            let response = self.response(request, deadline).await?;
             let date = response.headers().get(http::header::DATE).and_then(|date| date.to_str().ok());
             let date = date.and_then(|date| jiff::fmt::rfc2822::parse(date).ok()).map(|at| at.timestamp());
             let (encoding, answer) = open_response(response)?;
@@ -308,7 +319,7 @@ impl Connection {
         let deadline = self.deadline(&call);
         let request = call.into_request()?;
         let work = async {
-            let (encoding, answer) = open_response(self.response(request).await?)?;
+            let (encoding, answer) = open_response(self.response(request, deadline).await?)?;
             match answer.refused {
                 Some(status) => Err(read_refusal(status, encoding, answer.body).await),
                 None => Ok((encoding, answer.body)),
@@ -323,8 +334,20 @@ impl Connection {
         done.ok_or_else(|| ApiError::TimedOut { after: self.env.now().since(start) })
     }
 
+    /// The answer to `request`. Boxed: it is a part of the futures of controllers, which are large on a thread's stack.
+    fn response(&self, request: Request<Body>, deadline: Mono) -> BoxFuture<'_, Result<Response<Body>, ApiError>> {
+        match &self.on_read_pause {
+            Some(on_pause) if request.method() == http::Method::GET => {
+                let head = request.into_parts().0;
+                let send = move || self.send_once(Request::from_parts(head.clone(), Body::empty()));
+                Box::pin(pace::read_again(&self.env, deadline, on_pause, send))
+            }
+            _ => Box::pin(self.send_once(request)),
+        }
+    }
+
     #[expect(clippy::disallowed_methods, reason = "the one place that sends a request")]
-    async fn response(&self, request: Request<Body>) -> Result<Response<Body>, ApiError> {
+    async fn send_once(&self, request: Request<Body>) -> Result<Response<Body>, ApiError> {
         self.kube.send(request).await.map_err(|error| ApiError::from_kube(error, &self.target))
     }
 }
@@ -373,10 +396,9 @@ pub(crate) struct RefusalHead {
 
 impl RefusalHead {
     fn from_response(response: &Response<Body>) -> Option<Self> {
-        let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
-        let seconds = header(http::header::RETRY_AFTER).and_then(|text| text.trim().parse().ok());
-        let retry_after = seconds.filter(|&seconds| seconds > 0).map(Duration::from_secs);
-        let location = header(http::header::LOCATION).and_then(|url| url.split('?').next()).map(str::to_owned);
+        let retry_after = retry_after(response).filter(|pause| !pause.is_zero());
+        let location = response.headers().get(http::header::LOCATION).and_then(|value| value.to_str().ok());
+        let location = location.and_then(|url| url.split('?').next()).map(str::to_owned);
         let code = response.status();
         (!code.is_success()).then_some(Self { code, retry_after, location })
     }

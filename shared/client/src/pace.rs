@@ -1,4 +1,4 @@
-//! Limits how many writes run at once, and pauses them when the API server is overloaded.
+//! Limits how many writes run at once, and pauses them, and reads of commands, when the API server is overloaded.
 //!
 //! A write that runs alone shows the API server's base latency. While concurrent writes take at most [`SLOWDOWN_FACTOR`]
 //! times as long, the limit grows by one; when they take longer, it shrinks by one. More concurrent writes would gain
@@ -7,9 +7,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::Response;
+use kube::client::Body;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use super::MAX_BACKOFF;
+use super::request::ApiError;
 use pod_safety_clock::{Env, Mono};
 
 /// The maximum number of write slots: few compared with the hundreds of seats of the API server's `workload-low`. More
@@ -25,6 +29,40 @@ const FAST_ENOUGH: Duration = Duration::from_millis(18);
 /// The number of writes whose median decides. The limit follows a change within a fraction of a second, and one slow write
 /// changes nothing.
 const WINDOW: usize = 16;
+
+/// How often a read of a command is sent again: `maxRetries` of client-go.
+const MAX_READ_RETRIES: usize = 10;
+
+/// Called before a read waits to be sent again, with the HTTP code of the answer and how long this read waits in all.
+pub type OnReadPause = Arc<dyn Fn(u16, Duration) + Send + Sync>;
+
+/// The header `Retry-After`, if it is in seconds.
+pub(crate) fn retry_after(response: &Response<Body>) -> Option<Duration> {
+    let seconds = response.headers().get(http::header::RETRY_AFTER)?.to_str().ok()?.trim().parse();
+    seconds.ok().map(Duration::from_secs)
+}
+
+/// The answer to a read that is sent again after the pauses that client-go's `checkWait` knows. A pause that would end
+/// after the deadline is no use: its refusal is the answer.
+pub(crate) async fn read_again<F: Future<Output = Result<Response<Body>, ApiError>>>(
+    env: &Env,
+    deadline: Mono,
+    on_pause: &OnReadPause,
+    send: impl Fn() -> F,
+) -> Result<Response<Body>, ApiError> {
+    let mut waited = Duration::ZERO;
+    for _ in 0..MAX_READ_RETRIES {
+        let response = send().await?;
+        let status = response.status();
+        let asks = status == http::StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
+        let pause = retry_after(&response).filter(|&pause| asks && env.now() + pause < deadline);
+        let Some(pause) = pause.map(|pause| pause.min(MAX_BACKOFF)) else { return Ok(response) };
+        waited += pause;
+        on_pause(status.as_u16(), waited);
+        env.sleep(pause).await;
+    }
+    send().await
+}
 
 /// The pacer, which all connections of this process to one API server share.
 #[derive(Clone, Debug)]

@@ -338,7 +338,11 @@ pub fn connection(env: &Env, respond: Arc<AnswerFn>) -> Connection {
             let body = body.collect_bytes().await?;
             let (code, value) = respond(head.method.as_str(), &head.uri.to_string(), &body);
             let body = Full::new(Bytes::from(value.to_string()));
-            let answer = Response::builder().status(code).header("content-type", "application/json");
+            let mut answer = Response::builder().status(code).header("content-type", "application/json");
+            // As the API server does.
+            if let Some(seconds) = value["details"]["retryAfterSeconds"].as_u64() {
+                answer = answer.header("retry-after", seconds);
+            }
             Ok::<_, BoxError>(answer.body(body)?)
         }
     });

@@ -259,3 +259,44 @@ async fn the_longest_requested_pause_counts_up_to_30_seconds() {
     connection.wait_backoff().await;
     assert_eq!(env.now(), Mono::from_start(Duration::from_secs(30)));
 }
+
+/// kubectl reads again; `status` and `explain` ended with an error.
+#[tokio::test(start_paused = true)]
+async fn bug_reads_of_commands_ended_at_the_first_answer_with_retry_after() {
+    let read = || Call::get("/api/v1/nodes");
+    let write = || Call::write(Method::Post, "/api/v1/namespaces/ns/events", &json!({}));
+    // The call; the timeout; how often which code and Retry-After are answered; the requests, their seconds, and the end.
+    type Row = (fn() -> Call, Duration, usize, u16, Option<u64>, (usize, u64, Option<u16>));
+    let rows: [Row; 10] = [
+        (read, READ_TIMEOUT, 3, 429, Some(1), (4, 3, None)),
+        (read, READ_TIMEOUT, 2, 503, Some(2), (3, 4, None)),
+        (read, READ_TIMEOUT, 2, 429, Some(0), (3, 0, None)),
+        (read, READ_TIMEOUT, 99, 500, Some(1), (11, 10, Some(500))),
+        (read, READ_TIMEOUT, 99, 429, Some(20), (2, 20, Some(429))),
+        (read, READ_TIMEOUT, 99, 429, Some(30), (1, 0, Some(429))),
+        (read, Duration::MAX, 1, 429, Some(86_400), (2, 30, None)),
+        (read, READ_TIMEOUT, 99, 429, None, (1, 0, Some(429))),
+        (read, READ_TIMEOUT, 99, 404, Some(1), (1, 0, Some(404))),
+        (write, READ_TIMEOUT, 99, 429, Some(1), (1, 0, Some(429))),
+    ];
+    for (call, request_timeout, times, code, seconds, expected) in rows {
+        let (env, _wall) = env();
+        let left = Mutex::new(times);
+        let api = Api::answering(&env, move |_| {
+            let mut left = left.lock();
+            if *left == 0 {
+                return Answer::json(&json!({ "items": [] }));
+            }
+            *left -= 1;
+            seconds.into_iter().fold(Answer::plain(code, "later"), Answer::with_retry_after)
+        });
+        let waits = Arc::new(Mutex::new(Duration::ZERO));
+        let seen = Arc::clone(&waits);
+        let connection = Connection { request_timeout, ..api.connection() };
+        let connection = connection.with_read_retries(Arc::new(move |_, waited| *seen.lock() = waited));
+        let end = connection.send(call()).await.err().and_then(|error| error.code());
+        let passed = env.now().since_start();
+        assert_eq!((api.lines().len(), passed.as_secs(), end), expected, "{code} {seconds:?}");
+        assert_eq!(*waits.lock(), passed, "{code} {seconds:?}");
+    }
+}
