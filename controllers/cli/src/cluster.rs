@@ -43,8 +43,8 @@ pub(crate) struct ConnectArgs {
     #[arg(long, value_name = "GROUP")]
     as_group: Vec<String>,
 
-    /// How long one request may take, such as 10s. Default: 30s
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
+    /// How long one request may take, such as 10s, or 10 for seconds; 0: no limit. Default: 30s
+    #[arg(long, value_name = "DURATION", value_parser = request_timeout, allow_hyphen_values = true)]
     request_timeout: Option<Duration>,
 
     /// The namespace; ignored for nodes
@@ -174,6 +174,9 @@ pub(crate) struct Session {
 /// Objects that were selected by their labels, as namespace and name.
 pub(crate) type SelectedObjects = BTreeSet<(String, String)>;
 
+/// The longest timeout of a request.
+const DAY: Duration = Duration::from_hours(24);
+
 /// How long the reads of the scales of custom resources may take, all together: the operator waits, and a result
 /// without them lists what is missing.
 const SCALES_WITHIN: Duration = Duration::from_secs(10);
@@ -284,6 +287,15 @@ fn retry_reads(connection: Connection) -> Connection {
     connection.with_read_retries(announce)
 }
 
+/// Parses a timeout as kubectl does (`ParseTimeout` of client-go): a number without a unit is in seconds, and zero is no
+/// timeout.
+fn request_timeout(text: &str) -> Result<Duration, String> {
+    const ALLOWED: &str = "allowed is up to 24h, written such as 10s or 1m30s, or 10 for seconds; 0: no limit";
+    let seconds = text.parse::<u64>().map(|seconds| format!("{seconds}s"));
+    let timeout = duration::between(seconds.as_deref().unwrap_or(text), Duration::ZERO, DAY, ALLOWED)?;
+    Ok(if timeout.is_zero() { Duration::MAX } else { timeout })
+}
+
 /// Parses a name that becomes part of a URL.
 pub(crate) fn name(text: &str) -> Result<String, String> {
     if is_kubernetes_name(text) {
@@ -300,7 +312,10 @@ pub(crate) fn node_name(text: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
     use super::*;
+    use crate::Cli;
 
     #[test]
     fn bug_a_node_was_not_found_by_the_name_that_kubectl_prints() {
@@ -313,6 +328,31 @@ mod tests {
             ("node/", None),
         ] {
             assert_eq!(node_name(given).ok().as_deref(), read, "{given}");
+        }
+    }
+
+    #[test]
+    fn bug_request_timeout_refused_the_numbers_that_kubectl_takes() {
+        for (text, millis) in [("1", 1_000), ("1s", 1_000), ("1m30s", 90_000), ("86400", 86_400_000), ("1ms", 1)] {
+            assert_eq!(request_timeout(text), Ok(Duration::from_millis(millis)), "{text}");
+        }
+        for none in ["0", "0s"] {
+            assert_eq!(request_timeout(none), Ok(Duration::MAX), "{none}");
+        }
+        for (text, problem) in [
+            ("-1", "not a duration"),
+            ("-1s", "a duration cannot be negative"),
+            ("1.5", "not a duration"),
+            ("", "not a duration"),
+            ("soon", "not a duration"),
+            ("86401", "too long"),
+            ("99999999999999999999", "not a duration"),
+        ] {
+            let error =
+                Cli::try_parse_from(["pod-safety", "status", "--request-timeout", text]).unwrap_err().to_string();
+            let line =
+                format!("invalid value '{text}' for '--request-timeout <DURATION>': {problem}; allowed is up to 24h");
+            assert!(error.contains(&line), "{text}: {error}");
         }
     }
 
