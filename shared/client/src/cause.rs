@@ -250,6 +250,14 @@ pub(crate) fn of_answer(code: u16, reason: &str, message: &str) -> String {
     if rest.is_empty() { format!("{head}{hint}") } else { format!("{head}: {rest}{hint}") }
 }
 
+/// The text for a 403 of a proxy or of a login page: it is not about rights.
+pub(crate) fn of_stranger(place: &str, page: &str) -> String {
+    let page = if page.starts_with('<') { "an HTML page".to_owned() } else { in_one_line(page) };
+    format!(
+        "what answers at {place} is no API server, but a proxy or a login page: 403, {page}; check server and proxy-url of the kubeconfig, HTTPS_PROXY, and whether this network asks for a login"
+    )
+}
+
 /// `text` without `prefix` at its beginning.
 fn strip_repeated<'t>(text: &'t str, prefix: &str) -> &'t str {
     let Some((first, rest)) = text.split_at_checked(prefix.len()) else { return text };

@@ -104,10 +104,10 @@ impl<'s> Fixture<'s> {
         let mut command = tokio::process::Command::new(kubectl);
         command.args(["get", "--raw", "/version"]).args(&self.arguments).env_clear().envs(&self.variables);
         let out = command.stdin(std::process::Stdio::null()).output().await.unwrap();
-        let said = String::from_utf8_lossy(&out.stderr).into_owned();
-        let said = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default().to_owned();
-        let said = said.split_once(": dial tcp").map_or(&*said, |(before, _)| before).to_owned();
-        self.verdict(if out.status.success() { Ok(()) } else { Err(said) })
+        let output = String::from_utf8_lossy(&out.stderr).into_owned();
+        let last = output.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
+        let message = last.split_once(": dial tcp").map_or(last, |(before, _)| before).to_owned();
+        self.verdict(if out.status.success() { Ok(()) } else { Err(message) })
     }
 }
 

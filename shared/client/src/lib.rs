@@ -260,7 +260,7 @@ impl Connection {
         let work = async {
             let response = self.response(request, deadline).await?;
             if let Some(refused) = RefusalHead::from_response(&response) {
-                return Err(read_refusal(refused, Encoding::Json, response.into_body()).await);
+                return Err(self.read_refusal(refused, Encoding::Json, response.into_body()).await);
             }
             let bytes = collect(response.into_body()).await?;
             Ok(String::from_utf8_lossy(&bytes).into_owned())
@@ -287,7 +287,7 @@ impl Connection {
                 // A client that may not read the version has reached the server, and gets its time.
                 (Ok(whole), None) => whole,
                 (Ok(whole), Some(refused)) if refused.code != http::StatusCode::UNAUTHORIZED => whole,
-                (_, Some(refused)) => return Err(ApiError::from_status(refused, encoding, body)),
+                (_, Some(refused)) => return Err(ApiError::from_status(refused, encoding, body, &self.target)),
                 (Err(error), None) => return Err(ApiError::Undecodable(error)),
             };
             let version = whole["gitVersion"].as_str().unwrap_or_default().to_owned();
@@ -321,11 +321,16 @@ impl Connection {
         let work = async {
             let (encoding, answer) = open_response(self.response(request, deadline).await?)?;
             match answer.refused {
-                Some(status) => Err(read_refusal(status, encoding, answer.body).await),
+                Some(status) => Err(self.read_refusal(status, encoding, answer.body).await),
                 None => Ok((encoding, answer.body)),
             }
         };
         self.timeout_at(deadline, work).await?
+    }
+
+    async fn read_refusal(&self, refused: RefusalHead, encoding: Encoding, body: Body) -> ApiError {
+        let bytes = collect(body).await.unwrap_or_default();
+        ApiError::from_status(refused, encoding, bytes, &self.target)
     }
 
     async fn timeout_at<T>(&self, deadline: Mono, work: impl Future<Output = T> + Send) -> Result<T, ApiError> {
@@ -420,11 +425,6 @@ fn open_response(response: Response<Body>) -> Result<(Encoding, Answer), ApiErro
 async fn collect(body: Body) -> Result<Bytes, ApiError> {
     let limited = http_body_util::Limited::new(body, MAX_BODY);
     limited.collect().await.map(http_body_util::Collected::to_bytes).map_err(ApiError::Body)
-}
-
-async fn read_refusal(refused: RefusalHead, encoding: Encoding, body: Body) -> ApiError {
-    let bytes = collect(body).await.unwrap_or_default();
-    ApiError::from_status(refused, encoding, bytes)
 }
 
 /// An error with its causes in one line, without repetitions.

@@ -9,7 +9,7 @@ use kube::client::Body;
 
 use pod_safety_proof::{self as proof, GuardRefusal, Permit, Verb};
 
-use super::cause::{explain, in_words, is_login, of_answer};
+use super::cause::{explain, in_words, is_login, of_answer, of_stranger};
 use super::{RefusalHead, Target};
 use pod_safety_clock::Mono;
 use pod_safety_wire::{Encoding, PROTOBUF_FIRST, Raw, Status, WireError};
@@ -181,7 +181,7 @@ pub enum ApiError {
         /// How long this process waited.
         after: Duration,
     },
-    /// The connection failed. A write may have been applied.
+    /// The connection failed, or what answered is no API server. A write may have been applied.
     #[error("{said}")]
     Transport {
         /// The target and the cause, as text for users.
@@ -238,11 +238,15 @@ impl ApiError {
         Self::Transport { said: message }
     }
 
-    pub(crate) fn from_status(head: RefusalHead, encoding: Encoding, body: Bytes) -> Self {
+    pub(crate) fn from_status(head: RefusalHead, encoding: Encoding, body: Bytes, to: &Target) -> Self {
         let status: Option<Status> = Raw::from_body(encoding, body.clone()).ok().and_then(|raw| raw.decode().ok());
+        let plain = || String::from_utf8_lossy(body.get(..200.min(body.len())).unwrap_or_default()).trim().to_owned();
+        // An API server refuses other requests in plain text too, but never for a missing right.
+        if head.code == http::StatusCode::FORBIDDEN && !(status.is_some() && is_status(encoding, &body)) {
+            return Self::Transport { said: of_stranger(&to.describe(), &plain()) };
+        }
         let status = status.unwrap_or_default();
         let details = status.details.unwrap_or_default();
-        let plain = || String::from_utf8_lossy(body.get(..200.min(body.len())).unwrap_or_default()).trim().to_owned();
         let redirect = head.location.map(|to| format!("it redirects to {to}; check server of the kubeconfig"));
         let mut message = status.message.or(redirect).unwrap_or_else(plain);
         let causes: Vec<String> = details.causes.into_iter().filter_map(|cause| cause.message).collect();
@@ -336,6 +340,12 @@ impl ApiError {
 #[expect(clippy::borrowed_box, reason = "thiserror gives the field as it is")]
 fn of_body(error: &Box<dyn std::error::Error + Send + Sync>) -> String {
     explain(&**error)
+}
+
+/// Whether a body that was decoded is a Status. Only API servers send protobuf.
+fn is_status(encoding: Encoding, body: &[u8]) -> bool {
+    let is_status = |json: serde_json::Value| json["kind"] == "Status";
+    encoding == Encoding::Protobuf || serde_json::from_slice(body).is_ok_and(is_status)
 }
 
 /// Whether no connection was made: hyper's error shows it only in its text.

@@ -56,7 +56,7 @@ async fn read_text_returns_a_log_or_the_refusal() {
 async fn each_failure_has_its_category_and_predicates() {
     // The answer; its category; is_not_found; is_changed; is_outcome_unknown.
     type Row = (fn() -> Answer, &'static str, bool, bool, bool);
-    let rows: [Row; 16] = [
+    let rows: [Row; 17] = [
         (Answer::not_found, "not_found", true, false, false),
         (|| Answer::plain(404, "404 page not found"), "not_found", false, false, false),
         (|| Answer::status(404, "NotFoundAtAll", "x"), "not_found", false, false, false),
@@ -66,6 +66,7 @@ async fn each_failure_has_its_category_and_predicates() {
         (|| Answer::status(422, "Invalid", "spec: no"), "invalid", false, false, false),
         (|| Answer::status(401, "Unauthorized", "no"), "unauthenticated", false, false, false),
         (|| Answer::status(403, "Forbidden", "no"), "forbidden", false, false, false),
+        (|| Answer::plain(403, "<html>"), "transport", false, false, true),
         (|| Answer::status(410, "Expired", "old"), "expired", false, false, false),
         (|| Answer::plain(429, "slow"), "too_many_requests", false, false, false),
         (|| Answer::status(500, "InternalError", "x"), "server", false, false, true),
@@ -105,7 +106,7 @@ async fn a_refusal_shows_the_message_of_the_api_server() {
     let redirect = Response::builder().status(302).header("Location", "https://login.example.com/a?state=secret");
     let head = RefusalHead::from_response(&redirect.body(Body::empty()).unwrap()).unwrap();
     assert_eq!(
-        ApiError::from_status(head, Encoding::Json, Bytes::new()).to_string(),
+        ApiError::from_status(head, Encoding::Json, Bytes::new(), &Target::default()).to_string(),
         "the API server answered 302: it redirects to https://login.example.com/a; check server of the kubeconfig"
     );
     let broken = failure(Answer::broken).await.to_string();
@@ -298,5 +299,26 @@ async fn bug_reads_of_commands_ended_at_the_first_answer_with_retry_after() {
         let passed = env.now().since_start();
         assert_eq!((api.lines().len(), passed.as_secs(), end), expected, "{code} {seconds:?}");
         assert_eq!(*waits.lock(), passed, "{code} {seconds:?}");
+    }
+}
+
+/// A login page was answered with the ClusterRole to ask for. A webhook refuses with a Status without a reason.
+#[test]
+fn bug_a_403_of_a_proxy_was_taken_for_missing_rights() {
+    let (context, server) = (Some("prod".to_owned()), "https://10.0.0.1:6443".to_owned());
+    let to = Target { context, server, user: None };
+    let stranger = "what answers at https://10.0.0.1:6443 (context prod) is no API server";
+    for (body, expected) in [
+        ("<!DOCTYPE html>\n<html>Log in", Some("403, an HTML page; check server and proxy-url of the kubeconfig")),
+        ("Blocked by\npolicy", Some("403, Blocked by policy;")),
+        (r#"{"message":"no"}"#, Some(r#"403, {"message":"no"};"#)),
+        (r#"{"kind":"Status","message":"admission webhook denied the request"}"#, None),
+        (r#"{"kind":"Status","reason":"Forbidden","message":"pods is forbidden"}"#, None),
+    ] {
+        let head = RefusalHead { code: http::StatusCode::FORBIDDEN, ..RefusalHead::default() };
+        let error = ApiError::from_status(head, Encoding::Json, body.into(), &to);
+        assert_eq!(error.code().is_none(), expected.is_some(), "{error:?}");
+        let text = error.to_string();
+        assert!(expected.is_none_or(|part| text.starts_with(stranger) && text.contains(part)), "{text}");
     }
 }

@@ -39,7 +39,8 @@ fn refusals_show_each_word_once() {
         let code = *draw.one_of(CODES).unwrap();
         let (reason, message) = (draw.word(REASONS), text(draw));
         let causes: Vec<String> = (0..draw.below(3)).map(|_| text(draw)).collect();
-        let plain = draw.once_in(3);
+        // A 403 in plain text is of no API server.
+        let plain = draw.once_in(3) && code != 403;
         let body = if plain {
             message.clone()
         } else {
@@ -52,6 +53,7 @@ fn refusals_show_each_word_once() {
             RefusalHead { code: status, ..RefusalHead::default() },
             Encoding::Json,
             Bytes::from(body),
+            &crate::Target::default(),
         );
         let line = crate::error_chain(&error);
         let shown = line.strip_prefix("the API server answered ").unwrap();

@@ -139,6 +139,12 @@ fn bug_an_error_named_neither_the_role_nor_the_crds() {
         let expected = "no API server is at this address: check the path of server in the kubeconfig";
         assert!(code == 1 && text.contains(expected) && !text.contains("CRDs"), "{line}: {code}: {text}");
     }
+    let proxy: Arc<AnswerFn> = Arc::new(|_, _, _| (403, json!("<html>")));
+    for line in ["explain pdb", "status", "devices test", "pause worker-b1 --reason r", "drain worker-a1"] {
+        let (code, text) = run_command(line, &proxy);
+        assert!(code == 1 && text.contains("is no API server, but a proxy"), "{line}: {code}: {text}");
+        assert!(!text.contains("sk an administrator") && !text.contains("You may not"), "{line}: {text}");
+    }
     let without = without_crds();
     for line in [
         "confirm-down worker-b1 --reason r --confirm 'worker-b1 is off'",
