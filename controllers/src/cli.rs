@@ -1,7 +1,9 @@
 //! The command line: the controllers, the demonstration, and the commands for operators (`pod-safety-cli`).
 
+use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 
+use clap::builder::Resettable;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use pod_safety_cli::{
@@ -65,11 +67,21 @@ pub(crate) fn main() -> ExitCode {
 }
 
 fn parse() -> Result<Cli, clap::Error> {
-    let mut command = Cli::command();
+    let mut command = without_empty_variables(Cli::command(), &|name| std::env::var_os(name));
     if invocation::is_plugin() {
         command = command.bin_name(invocation::PLUGIN);
     }
     Cli::from_arg_matches(&command.try_get_matches_from(move_global_flags(std::env::args_os()))?)
+}
+
+/// An environment variable that is empty counts as not set, as KUBECONFIG does for kubectl and as OpenTelemetry demands of its
+/// own: a template of a manifest writes `""` where it has no value.
+fn without_empty_variables(command: clap::Command, variable: &dyn Fn(&OsStr) -> Option<OsString>) -> clap::Command {
+    let command = command.mut_args(|arg| {
+        let is_empty = arg.get_env().and_then(variable).is_some_and(|value| value.is_empty());
+        if is_empty { arg.env(Resettable::Reset) } else { arg }
+    });
+    command.mut_subcommands(|below| without_empty_variables(below, variable))
 }
 
 fn run_command(command: Command) -> ExitCode {
@@ -170,6 +182,18 @@ mod tests {
         let named = invocation::PROGRAM_COMMANDS.map(str::to_owned);
         let of_the_feature = |name: &String| cfg!(feature = "demo") || !matches!(&**name, "demo" | "simulate");
         assert_eq!(here, named.into_iter().filter(of_the_feature).collect());
+    }
+
+    /// `POD_SAFETY_MODE=` ended with "a value is required for '--mode <MODE>' but none was supplied".
+    #[test]
+    fn bug_an_empty_environment_variable_was_refused() {
+        for (value, stays) in [("", false), ("guard", true)] {
+            let command = without_empty_variables(Cli::command(), &|_| Some(value.into()));
+            for name in ["run", "status", "fence-agents"] {
+                let arguments = command.find_subcommand(name).unwrap().get_arguments();
+                assert_eq!(arguments.filter(|arg| arg.get_env().is_some()).count() > 0, stays, "{name} {value:?}");
+            }
+        }
     }
 
     #[test]
