@@ -16,7 +16,8 @@ use crate::account::AccountCheck;
 use crate::instance::{self, Config};
 use crate::registry::{self, BadControllers, Flags, Name};
 use anyhow::Context;
-use clap::{ArgAction, Args as ClapArgs, Parser, ValueEnum};
+use clap::builder::Resettable;
+use clap::{ArgAction, Args as ClapArgs, CommandFactory as _, FromArgMatches as _, Parser, ValueEnum};
 use pod_safety_devices::{AgentLocation, Devices};
 use pod_safety_shared::admin::{Listen, TlsFiles};
 use pod_safety_shared::client::{ConnectOptions, Connection, Prefer};
@@ -101,8 +102,14 @@ struct ArgsOnly {
 
 /// The configuration of a process with these arguments; `None`: they are not valid arguments.
 pub fn parse_config(arguments: &[String]) -> Option<Config> {
-    let ArgsOnly { args } = ArgsOnly::try_parse_from(arguments).ok()?;
+    let matches = without_environment().try_get_matches_from(arguments).ok()?;
+    let ArgsOnly { args } = ArgsOnly::from_arg_matches(&matches).ok()?;
     args.into_config("").ok().map(|(config, _)| config)
+}
+
+/// The flags of another process, on which the environment of this one has no effect.
+fn without_environment() -> clap::Command {
+    ArgsOnly::command().mut_args(|arg| arg.env(Resettable::Reset))
 }
 
 #[derive(Debug, ClapArgs)]
@@ -404,5 +411,17 @@ async fn watch_agents(devices: Arc<Devices>, env: Env, metrics: Metrics) {
         metrics.set_fence_agents(can_run.is_ok());
         could_run = Some(can_run.is_ok());
         env.sleep(AGENT_CHECK_INTERVAL).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `POD_SAFETY_MODE` of a shell was shown by `status` as the mode of the leader.
+    #[test]
+    fn bug_the_flags_of_other_processes_were_read_with_the_environment_of_this_one() {
+        let has_variables = |command: clap::Command| command.get_arguments().any(|arg| arg.get_env().is_some());
+        assert!(has_variables(ArgsOnly::command()) && !has_variables(without_environment()));
     }
 }
