@@ -1,6 +1,6 @@
 //! The verdict and the numbers of a PodDisruptionBudget.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use pod_safety_shared::authority::{Intent, ScaleTarget, Update};
@@ -11,7 +11,9 @@ use pod_safety_shared::model::{Budget, Pod, UnhealthyPolicy, WorkloadKind, is_or
 use super::eviction::{EvictionAnswer, predict_eviction};
 use super::explanation::{Arithmetic, BudgetExplanation, BudgetVerdict, Member};
 use super::remediation;
-use pod_safety_disruption::{Config, DELETION_TIMEOUT, Key, OwnerLookup, PodTotals, SYNC_FAILED, decide, find_owner};
+use pod_safety_disruption::{
+    Config, DELETION_TIMEOUT, Key, Owner, OwnerLookup, PodTotals, SYNC_FAILED, decide, find_owner, needs_scales,
+};
 
 /// How many reasons one sentence names.
 const REASONS_SHOWN: usize = 3;
@@ -32,11 +34,13 @@ pub fn explain_budget<'a>(budget: &'a Budget, view: &View<'a>, now: Mono) -> Bud
     let unknown: Vec<String> = reach.unknown.iter().cloned().collect();
     let arithmetic = calculate(budget, &reach);
     let verdict = judge_budget(budget, &members, &reach);
+    let unscaled = unscaled_owners(budget, &members, view, now);
     let mut explained = BudgetExplanation {
         budget,
         verdict,
         arithmetic,
         members,
+        unscaled,
         notes: Vec::new(),
         remediations: Vec::new(),
         unknown,
@@ -78,6 +82,10 @@ fn judge_budget(budget: &Budget, members: &[Member<'_>], reach: &PodTotals) -> B
     if members.is_empty() {
         return BudgetVerdict::SelectsNothing;
     }
+    // The API server removes them without asking a budget.
+    if members.iter().all(|member| member.pod.phase.is_terminal()) {
+        return BudgetVerdict::AllTerminated;
+    }
     let mut others = BTreeMap::new();
     for member in members {
         if let EvictionAnswer::Fail(budgets) = &member.eviction {
@@ -93,6 +101,14 @@ fn judge_budget(budget: &Budget, members: &[Member<'_>], reach: &PodTotals) -> B
         _ if reach.never_allows(&budget.limit) => BudgetVerdict::Never,
         _ => BudgetVerdict::NoneNow,
     }
+}
+
+/// The owners for which kube-controller-manager fails the whole budget (`getExpectedScale`: "found no controllers for
+/// pod"). Pods that have terminated count there, too; pods without a controller do not fail it.
+fn unscaled_owners(budget: &Budget, members: &[Member<'_>], view: &View<'_>, now: Mono) -> BTreeSet<String> {
+    let is_unscaled = |pod: &Pod| matches!(find_owner(pod, view, now, None), OwnerLookup::Owner(Owner::Unscaled(_)));
+    let members = members.iter().filter(|member| needs_scales(&budget.limit) && is_unscaled(member.pod));
+    members.map(|member| member.owner.clone()).collect()
 }
 
 /// The controllers whose scale must be read before the budget is explained: the lists that were read do not have their
@@ -128,7 +144,15 @@ fn list_notes(explained: &BudgetExplanation<'_>, view: &View<'_>, now: Mono) -> 
     let decision =
         decide(&Key::Budget(budget.key.uid.clone()), view, now, &Config { stale_pod_timeout: DELETION_TIMEOUT });
     let written = &budget.status;
-    for intent in &decision.intents {
+    let is_unscaled = matches!(explained.verdict, BudgetVerdict::SyncFailed(_)) && !explained.unscaled.is_empty();
+    if is_unscaled {
+        let owners: Vec<String> = explained.unscaled.iter().cloned().collect();
+        notes.push(format!(
+            "It selects pods of owners without a scale ({}): kube-controller-manager then calculates only a minAvailable that is a whole number.",
+            join_first(&owners)
+        ));
+    }
+    for intent in decision.intents.iter().filter(|_| !is_unscaled) {
         let Intent::Update(Update::Budget(update)) = intent else { continue };
         let status = &update.status;
         let numbers = Arithmetic {
@@ -152,7 +176,8 @@ fn list_notes(explained: &BudgetExplanation<'_>, view: &View<'_>, now: Mono) -> 
             "It is not known how many pods there should be, nor how many evictions it allows when all of them are healthy: {why}"
         ));
     }
-    let unmanaged = explained.members.iter().filter(|member| member.pod.controller.is_none()).count();
+    let living = || explained.members.iter().map(|member| member.pod).filter(|pod| !pod.phase.is_terminal());
+    let unmanaged = living().filter(|pod| pod.controller.is_none()).count();
     if unmanaged > 0 {
         let subject = if unmanaged == 1 {
             "has no controller: once evicted, it does"
@@ -161,8 +186,7 @@ fn list_notes(explained: &BudgetExplanation<'_>, view: &View<'_>, now: Mono) -> 
         };
         notes.push(format!("{unmanaged} of its pods {subject} not come back."));
     }
-    let not_ready =
-        explained.members.iter().filter(|member| !member.pod.ready && member.pod.deletion.is_none()).count();
+    let not_ready = living().filter(|pod| !pod.ready && pod.deletion.is_none()).count();
     if not_ready > 0 && budget.unhealthy_policy == UnhealthyPolicy::IfHealthyBudget {
         notes.push(format!("{not_ready} of its pods {} not Ready.", is_or_are(not_ready)));
     }

@@ -1,5 +1,7 @@
 //! The explanation of a PodDisruptionBudget: its verdict, its numbers, its pods, and what an operator can do.
 
+use std::collections::BTreeSet;
+
 use pod_safety_disruption::PodTotals;
 use pod_safety_shared::model::{Budget, BudgetLimit, Pod};
 
@@ -14,6 +16,8 @@ pub enum BudgetVerdict {
     Processing,
     /// It selects no pod.
     SelectsNothing,
+    /// It selects only pods that have terminated.
+    AllTerminated,
     /// Its status cannot be calculated.
     SyncFailed(Box<str>),
     /// Some of its pods are selected by other budgets too.
@@ -34,6 +38,7 @@ impl BudgetVerdict {
             Self::Ignored(_) => "Ignored",
             Self::Processing => "BeingProcessed",
             Self::SelectsNothing => "SelectsNothing",
+            Self::AllTerminated => "AllTerminated",
             Self::SyncFailed(_) => "SyncFailed",
             Self::Overlaps(_) => "Overlapping",
             Self::Never => "DisruptionsNeverAllowed",
@@ -108,6 +113,8 @@ pub struct BudgetExplanation<'a> {
     pub remediations: Vec<Remediation>,
     /// Why it is not known how many pods there should be; empty: it is known.
     pub unknown: Vec<String>,
+    /// The owners without a scale because of which kube-controller-manager does not calculate it, such as Jobs.
+    pub(super) unscaled: BTreeSet<String>,
     /// How many pods the budget counts when every pod is healthy.
     pub(super) reach: PodTotals,
 }

@@ -275,7 +275,8 @@ impl Overview {
                 BudgetVerdict::Allows(_)
                 | BudgetVerdict::NoneNow
                 | BudgetVerdict::Processing
-                | BudgetVerdict::SelectsNothing => {
+                | BudgetVerdict::SelectsNothing
+                | BudgetVerdict::AllTerminated => {
                     continue;
                 }
             };

@@ -14,7 +14,7 @@ pub(super) fn list_remediations(explained: &BudgetExplanation<'_>) -> Vec<Remedi
     let remediation =
         |change: &str, effect: &str| Remediation { change: change.to_owned(), effect: effect.to_owned(), allows: None };
     match &explained.verdict {
-        BudgetVerdict::Allows(_) => Vec::new(),
+        BudgetVerdict::Allows(_) | BudgetVerdict::AllTerminated => Vec::new(),
         BudgetVerdict::Ignored(_) => vec![remediation("fix spec.selector", "it protects its pods again")],
         BudgetVerdict::SelectsNothing => {
             vec![remediation("fix spec.selector, or delete it", "until then it protects nothing and blocks nothing")]
@@ -23,6 +23,7 @@ pub(super) fn list_remediations(explained: &BudgetExplanation<'_>) -> Vec<Remedi
             "check that a disruption controller runs (pod-safety or kube-controller-manager)",
             "it writes the numbers within a second",
         )],
+        BudgetVerdict::SyncFailed(_) if !explained.unscaled.is_empty() => unscaled_remediations(explained),
         BudgetVerdict::SyncFailed(_) => {
             vec![remediation("fix what the message names", "the numbers are calculated again")]
         }
@@ -54,8 +55,7 @@ fn never_remediations(explained: &BudgetExplanation<'_>) -> Vec<Remediation> {
             allows: None,
         });
     }
-    let one_less = BudgetLimit::MinAvailable(Amount::Pods(healthy_count(reach).saturating_sub(1).max(0)));
-    let amounts = [BudgetLimit::MaxUnavailable(Amount::Pods(1)), one_less];
+    let amounts = [BudgetLimit::MaxUnavailable(Amount::Pods(1)), one_less_than_all(reach)];
     remediations.extend(amounts.into_iter().find_map(|limit| amount_remediation(explained, limit)));
     let mut owners: Vec<&str> = members.iter().map(|member| member.owner.as_str()).collect();
     owners.dedup();
@@ -68,6 +68,21 @@ fn never_remediations(explained: &BudgetExplanation<'_>) -> Vec<Remediation> {
         });
     }
     remediations
+}
+
+/// kube-controller-manager does not calculate the budget until it selects only pods whose number is known, or needs none.
+fn unscaled_remediations(explained: &BudgetExplanation<'_>) -> Vec<Remediation> {
+    let owners: Vec<&str> = explained.unscaled.iter().map(String::as_str).collect();
+    let narrow = Remediation {
+        change: format!("have spec.selector leave out the pods of {}", join_names(&owners)),
+        effect: "the numbers are calculated again".to_owned(),
+        allows: None,
+    };
+    std::iter::once(narrow).chain(amount_remediation(explained, one_less_than_all(&explained.reach))).collect()
+}
+
+fn one_less_than_all(reach: &PodTotals) -> BudgetLimit {
+    BudgetLimit::MinAvailable(Amount::Pods(healthy_count(reach).saturating_sub(1).max(0)))
 }
 
 /// How many of its pods can be healthy, as a whole number.

@@ -295,3 +295,45 @@ fn bug_a_new_budget_that_failed_to_sync_was_reported_as_processing() {
     assert_eq!(pods[0], "db-0: be denied (429): the PodDisruptionBudget is still being processed");
     assert_eq!(remediations, ["fix what the message names => the numbers are calculated again"]);
 }
+
+/// A Job `job` with this pod beside the three of `db`, and the status that kube-controller-manager leaves when it fails:
+/// it counts a pod that has terminated, too.
+#[test]
+fn bug_a_budget_with_pods_of_a_job_was_reported_as_behind() {
+    for phase in ["Running", "Succeeded"] {
+        let world = three(&json!({}), [2, 0, 0, 0, 0]);
+        let failed = failed(budget("b", "db", &json!({ "maxUnavailable": 1 }), [2, 3, 2, 3, 0]));
+        world.apply(Kind::Budgets, &failed, at(1));
+        let job = pod("db", "job-x").owned_by("batch/v1", "Job", "job").set("/status/phase", json!(phase));
+        world.apply(Kind::Pods, &job, at(1));
+        world.set_scale("uid-job-x", Ok(Scale::None), at(60));
+        world.confirm_all(at(60));
+        let (verdict, sum, _, remediations) = summarize(&world, "b");
+        assert_eq!((&*verdict, &*sum), ("SyncFailed(\"no scale\")", "3 healthy - 2 needed = 1, of which 0 left"));
+        assert_eq!(
+            notes_of(&world),
+            [
+                "It selects pods of owners without a scale (Job/job): kube-controller-manager then calculates only a minAvailable that is a whole number."
+            ]
+        );
+        let least = if phase == "Running" { 3 } else { 2 };
+        let amount = format!("minAvailable: {least} in place of maxUnavailable: 1 => 1 at a time");
+        let narrow = "have spec.selector leave out the pods of Job/job => the numbers are calculated again";
+        assert_eq!(remediations, [narrow, &*amount]);
+    }
+}
+
+/// Such pods need no eviction: the verdict was that drains wait until they are Ready.
+#[test]
+fn bug_a_budget_of_terminated_pods_was_reported_to_block() {
+    let world = World::listed();
+    for (name, phase) in [("f-0", "Succeeded"), ("f-1", "Failed")] {
+        world.apply(Kind::Pods, &not_ready(pod("f", name)).set("/status/phase", json!(phase)), at(0));
+    }
+    world.apply(Kind::Budgets, &budget("b", "f", &json!({ "minAvailable": 1 }), [2, 0, 1, 2, 0]), at(0));
+    world.confirm_all(at(60));
+    let (verdict, _, pods, remediations) = summarize(&world, "b");
+    assert_eq!((&*verdict, remediations.len()), ("AllTerminated", 0));
+    assert_eq!(pods, ["f-0: remove it: it has terminated", "f-1: remove it: it has terminated"]);
+    assert_eq!(notes_of(&world), Vec::<String>::new());
+}

@@ -173,6 +173,9 @@ pub fn sentence(explained: &BudgetExplanation<'_>) -> String {
             explained.budget.status.observed_generation, explained.budget.generation
         ),
         BudgetVerdict::SelectsNothing => "It selects no pods, so it protects nothing.".to_owned(),
+        BudgetVerdict::AllTerminated => {
+            "All its pods have terminated, so it protects nothing now, and blocks no eviction.".to_owned()
+        }
         BudgetVerdict::SyncFailed(why) => {
             format!("Evictions allowed: 0.   Its numbers cannot be calculated: {why}")
         }
@@ -299,7 +302,10 @@ pub fn table(all: &[BudgetExplanation<'_>], unreadable: usize, paint: Paint) -> 
 pub const fn tone_for(verdict: &BudgetVerdict) -> Tone {
     match verdict {
         BudgetVerdict::Allows(_) => Tone::Good,
-        BudgetVerdict::SelectsNothing | BudgetVerdict::NoneNow | BudgetVerdict::Processing => Tone::Attention,
+        BudgetVerdict::SelectsNothing
+        | BudgetVerdict::AllTerminated
+        | BudgetVerdict::NoneNow
+        | BudgetVerdict::Processing => Tone::Attention,
         BudgetVerdict::Ignored(_)
         | BudgetVerdict::SyncFailed(_)
         | BudgetVerdict::Overlaps(_)

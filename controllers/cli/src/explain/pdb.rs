@@ -82,7 +82,10 @@ async fn read_budgets(
 /// Whether evictions are refused because of it.
 const fn blocks(verdict: &BudgetVerdict) -> bool {
     match verdict {
-        BudgetVerdict::Allows(_) | BudgetVerdict::SelectsNothing | BudgetVerdict::Ignored(_) => false,
+        BudgetVerdict::Allows(_)
+        | BudgetVerdict::SelectsNothing
+        | BudgetVerdict::AllTerminated
+        | BudgetVerdict::Ignored(_) => false,
         BudgetVerdict::NoneNow
         | BudgetVerdict::Processing
         | BudgetVerdict::SyncFailed(_)
