@@ -259,6 +259,14 @@ Last 24 h: no node was proved off.
             |namespace| fixture.with_context(|ctx| Overview::from_context(ctx).only_in(namespace, ctx).wait_for_proof);
         let all = fixture.with_context(|ctx| Overview::from_context(ctx).wait_for_proof);
         assert_eq!((all, count("shop"), count("other")), (Some(1), Some(1), Some(0)));
+        // The first line counted it, and no list showed it.
+        let text = read_status(&fixture).1;
+        let line = "! Not listed: 1 pod to be released by fencing, without a person. To see which:\n    pod-safety explain node NODE\n";
+        assert!(text.contains(line) && !text.contains("BLOCKED PODS"), "{text}");
+        let of = |namespace| {
+            fixture.with_context(|ctx| Overview::from_context(ctx).only_in(namespace, ctx).wait_for_fencing)
+        };
+        assert_eq!((of("shop"), of("other")), (1, 0));
     }
 
     #[test]

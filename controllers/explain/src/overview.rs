@@ -94,6 +94,8 @@ pub struct Overview {
     pub troubles: Vec<Trouble>,
     /// The pods that do not proceed.
     pub blocked: Vec<Blocked>,
+    /// How many pods wait for proof and are not among those, because their nodes are fenced without a person.
+    pub wait_for_fencing: usize,
     /// What is not fenced because an operator paused it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub paused: Vec<Paused>,
@@ -112,6 +114,9 @@ pub struct Overview {
     /// The pods with a stable identity that wait for proof, by namespace.
     #[serde(skip)]
     waiting: BTreeMap<String, usize>,
+    /// The pods of `wait_for_fencing`, by namespace.
+    #[serde(skip)]
+    unlisted: BTreeMap<String, usize>,
 }
 
 impl Overview {
@@ -145,6 +150,7 @@ impl Overview {
         let pods = ctx.view.all_pods().filter(|pod| *pod.key.namespace == *namespace && pod.keeps_identity());
         self.identities = self.identities.map(|_| pods.count());
         self.wait_for_proof = self.wait_for_proof.map(|_| self.waiting.get(namespace).copied().unwrap_or(0));
+        self.wait_for_fencing = self.unlisted.get(namespace).copied().unwrap_or(0);
         self
     }
 
@@ -196,6 +202,8 @@ impl Overview {
                 *self.held.entry(node.to_string()).or_default() += 1;
             }
             if waits {
+                self.wait_for_fencing += 1;
+                *self.unlisted.entry(pod.key.namespace.to_string()).or_default() += 1;
                 continue;
             }
             let deletion_requested = pod.deletion.and_then(deletion_requested_at);

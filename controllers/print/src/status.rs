@@ -49,6 +49,12 @@ pub fn page(overview: &Overview, running: &Running, server: &str, wall: jiff::Ti
         let _infallible =
             write!(text, "\n{}\n{}", paint.tone(Tone::Plain, "BLOCKED PODS"), blocked(&overview.blocked, paint));
     }
+    if overview.wait_for_fencing > 0 {
+        let pods = pluralize(overview.wait_for_fencing, "pod");
+        let unlisted = format!("Not listed: {pods} to be released by fencing, without a person. To see which:");
+        let _infallible = write!(text, "\n{}", paint.with_mark(Tone::Attention, &unlisted));
+        text.push_str(&paint.command("pod-safety explain node NODE"));
+    }
     if !overview.paused.is_empty() {
         let _infallible =
             write!(text, "\n{}\n{}", paint.tone(Tone::Plain, "PAUSED"), paused(&overview.paused, wall, paint));

@@ -67,6 +67,7 @@ function show(seen) {
     make("b", "", "Pods with a stable name"), make("span", "dim", counted)));
   const troubles = blocks => seen.troubles.filter(one => one.blocks === blocks).map(one => withCommand(row(one.blocks ? "Bad" : "Wait", one.object, one.message, "", explainable(one.object)), explainable(one.object) ? "" : one.command));
   const blocked = seen.blocked.map(one => row("Bad", `${one.namespace}/${one.pod}`, `${one.node === null ? "on no node" : `on ${one.node}`} · needs ${one.needs}`, one.age, explainable(`pod/${one.namespace}/${one.pod}`)));
+  const unlisted = seen.waitForFencing ? [make("p", "dim", `Not listed: ${plural(seen.waitForFencing, "pod")} to be released by fencing, without a person. Open the node to see which.`)] : [];
   const [calmTone, calmWords] = seen.verdict === "Clear" ? ["Good", "Nothing needs a person"] : ["Wait", "It is not known whether something needs a person, because not everything could be read"];
   const [urgent, known] = [troubles(true), troubles(false)];
   const calm = urgent.length + blocked.length || known.length && seen.verdict === "Clear" ? [] : [make("div", "card promise", mark(calmTone), make("div", "", make("b", "", calmWords), make("span", "dim", "This page refreshes every three seconds.")))];
@@ -74,7 +75,7 @@ function show(seen) {
     ...section("Zones", ...zones(seen.zones)),
     ...section("Needs a person", ...(urgent.length ? [make("div", "card list", ...urgent)] : calm)),
     ...section("To know", ...(known.length ? [make("div", "card list", ...known)] : [])),
-    ...section("Blocked pods", ...(blocked.length ? [make("div", "card list", ...blocked)] : [])),
+    ...section("Blocked pods", ...(blocked.length ? [make("div", "card list", ...blocked)] : []), ...unlisted),
     ...section("Paused", ...((seen.paused || []).length ? [make("div", "card list", ...seen.paused.map(paused))] : [])),
     ...section("Not known", ...((seen.missing || []).length ? [make("ul", "dim", ...seen.missing.map(line => make("li", "", line)))] : [])));
 }
