@@ -1,5 +1,7 @@
 //! Bodies of the requests: strategic merge patches, in which list entries are merged by name.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -134,6 +136,10 @@ pub(super) fn controller_status(change: &StatusChange, now: Timestamp) -> Value 
     status
 }
 
+/// The API server refuses a report that expects its end later than in ten years of 365 days (`pkg/apis/lifecycle/validation`,
+/// `MaxExpectedCompletionTime`). A day is for its clock.
+const MAX_EXPECTED: Duration = Duration::from_hours((365 * 10 - 1) * 24);
+
 /// The status as a responder writes it: only its own entry.
 pub(super) fn report(report: &Report, now: Timestamp) -> Value {
     let Report { responder, message, heartbeat, expected, complete, floor } = report;
@@ -146,7 +152,8 @@ pub(super) fn report(report: &Report, now: Timestamp) -> Value {
         entry["heartbeatTime"] = json!(seconds(at));
     }
     if let Some(expected) = expected.and_then(|expected| Timestamp::from_second(expected).ok()) {
-        entry["expectedCompletionTime"] = json!(seconds(expected.max(at)));
+        let latest = at.saturating_add(MAX_EXPECTED).unwrap_or(at);
+        entry["expectedCompletionTime"] = json!(seconds(expected.clamp(at, latest)));
     }
     if *complete {
         entry["completionTime"] = json!(seconds(at));
@@ -186,6 +193,15 @@ mod tests {
                 assert_eq!(entry[field], expected, "{field} of {floor}");
             }
         }
+    }
+
+    /// A tenant's grace period of 63 years: the API server refused each report, and the responder lost its turn.
+    #[test]
+    fn attack_a_grace_period_of_decades_makes_no_report_invalid() {
+        let (message, expected) = (String::new(), Some(2_000_000_000));
+        let one = Report { responder: "r", message, heartbeat: true, expected, complete: false, floor: 0 };
+        let entry = &report(&one, Timestamp::UNIX_EPOCH)["responders"][0];
+        assert_eq!(entry["expectedCompletionTime"], "1979-12-29T00:00:01Z");
     }
 
     /// The characters take more than one byte each: the API counts characters.
