@@ -115,6 +115,9 @@ mod tests {
         let kubelet = |gated| Kubelet::new(proc.path(), Path::new("/nowhere"), "kubelet", gated);
         assert!(kubelet(false).why_not_stopped().unwrap().contains("--gated"));
         assert_eq!(kubelet(true).why_not_stopped(), None);
+        assert!(!kubelet(true).is_stopped(), "there is none that could be continued");
+        write_stat(proc.path(), 7, "7 (kubelet) Z 1 7");
+        assert_eq!(kubelet(true).why_not_stopped(), None, "it has ended, and its parent has not read that yet");
         write_stat(proc.path(), 7, "7 (kubelet) S 1 7");
         assert!(kubelet(true).why_not_stopped().unwrap().contains("process 7 (kubelet) in state S"));
         assert!(!kubelet(true).is_stopped());

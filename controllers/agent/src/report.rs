@@ -173,13 +173,24 @@ mod tests {
         assert_eq!(host.check(&mut report, 15, 2).unwrap().leftover, leftover);
         host.process(Some('S'));
         assert_eq!(host.check(&mut report, 30, 3).unwrap().leftover, []);
+        host.process(Some('D'));
+        assert_eq!(host.check(&mut report, 45, 4).unwrap().leftover, []);
+        fs::create_dir(host.0.path().join("proc/8")).unwrap();
+        host.write("proc/8/stat", "8 (mysqld) D 1 8");
+        host.write(&format!("cgroup/kubepods/pod{UID}/cgroup.procs"), "8\n");
+        assert_eq!(host.check(&mut report, 60, 5).unwrap().leftover, [], "it is another process");
     }
 
     #[test]
     fn attack_a_pod_with_unreadable_mounts_is_not_reported() {
         let (host, mut report) = (Host::new(), PodReporter::default());
         host.process(None);
-        fs::remove_file(host.0.path().join("proc/1/mountinfo")).unwrap();
+        let mounts = host.0.path().join("proc/1/mountinfo");
+        fs::rename(&mounts, host.0.path().join("elsewhere")).unwrap();
         assert_eq!(host.check(&mut report, 0, 1), None, "a mount may be there");
+        fs::rename(host.0.path().join("elsewhere"), &mounts).unwrap();
+        assert!(host.check(&mut report, 1, 2).is_some());
+        fs::remove_file(&mounts).unwrap();
+        assert_eq!(host.check(&mut report, 16, 3), None, "the last report is old");
     }
 }

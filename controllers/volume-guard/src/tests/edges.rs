@@ -264,6 +264,11 @@ fn pods_that_want_a_free_volume_do_not_wait_for_terminating_or_younger_ones() {
         ("it is younger, and its gate is open", 9, false, |pod| pod["spec"]["schedulingGates"] = json!([])),
         ("it is younger, and bound", 9, false, |pod| pod["spec"]["nodeName"] = json!("a")),
         ("it is older, and over", 1, true, terminate),
+        ("it ends and is over, and its kubelet has not unmounted its volumes", 9, false, |pod| {
+            terminate(pod);
+            pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:01:00Z");
+            pod["spec"]["nodeName"] = json!("a");
+        }),
         ("it ends, and is bound", 9, false, |pod| {
             pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:01:00Z");
             pod["spec"]["nodeName"] = json!("a");

@@ -82,12 +82,17 @@ fn attack_a_pod_of_another_claim_on_a_missing_node_does_not_hold_the_volume() {
 /// Any tenant can store a claim that cannot be decoded: it may be about the volumes that name no claim, or name it.
 #[test]
 fn attack_an_unreadable_claim_does_not_hold_volumes_of_other_claims() {
-    for (unreadable, expected) in [
-        (objects::claim("evil", Some("v")), vec![format!("take {A}")]),
-        (objects::claim("c", Some("v")), vec!["VolumeUnreadable".to_owned()]),
+    for (unreadable, recreated, expected) in [
+        (objects::claim("evil", Some("v")), false, vec![format!("take {A}")]),
+        (objects::claim("c", Some("v")), false, vec!["VolumeUnreadable".to_owned()]),
+        (objects::claim("evil", Some("v")), true, vec!["VolumeUnreadable".to_owned()]),
     ] {
         let mut fixture = bound();
         fixture.pod("p", Some("a"), "c", |_| ());
+        if recreated {
+            fixture.world.remove(Kind::Claims, "uid-c", at(1));
+            fixture.put(Kind::Claims, objects::claim("c", Some("v")).uid("uid-new"), at(1));
+        }
         fixture.world.apply(Kind::Claims, &unreadable.set("/metadata/resourceVersion", json!("?")).0, at(1));
         assert_eq!(fixture.describe_volume(), expected);
     }

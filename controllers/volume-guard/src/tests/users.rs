@@ -126,6 +126,25 @@ fn bug_a_hold_about_a_deleted_volume_was_not_about_its_lease() {
     assert_eq!(about, [Subject::Volume(key)]);
 }
 
+/// A write at another version than that of its decision changes nothing.
+#[test]
+fn a_lease_is_written_at_its_own_version_and_created_for_that_of_its_volume() {
+    use pod_safety_shared::authority::{Intent, Update};
+    use pod_safety_shared::cache::Lookup;
+    let mut fixture = Fixture::new();
+    fixture.pod("p", Some("a"), "c", |_| ());
+    for has_lease in [false, true] {
+        if has_lease {
+            fixture.lease("v", None, false);
+        }
+        let decision = fixture.decide_volume("v", 2);
+        let [Intent::Update(Update::Volume(update))] = &decision.intents[..] else { panic!("{decision:?}") };
+        let guard = fixture.world.read();
+        let Lookup::Known(volume) = guard.view().volume("v") else { panic!("it is listed") };
+        assert_eq!(update.rv, guard.view().volume_lease("v").map_or(volume.rv, |lease| lease.rv));
+    }
+}
+
 #[test]
 fn a_node_proved_off_does_not_become_the_holder_again_by_leftovers() {
     let mut fixture = Fixture::new();
@@ -172,6 +191,10 @@ fn bug_a_pod_on_a_missing_node_was_no_user_of_its_volume() {
     assert_eq!(fixture.describe_volume(), ["WaitsForVolume"], "its quarantine is not over");
     fixture.world.remove(Kind::Pods, "uid-p", at(2));
     assert_eq!(fixture.describe_volume(), [format!("take {B}")], "and nothing waits for longer than its pod is there");
+    let mut unreported = Fixture::new();
+    unreported.pod("p", Some("gone"), "c", |pod| pod["status"] = json!({ "phase": "Pending" }));
+    unreported.pod("q", Some("b"), "c", |_| ());
+    assert_eq!(unreported.describe_volume(), ["WaitsForVolume"], "its kubelet may have started it since");
 }
 
 /// Another client removed a pod of a missing node at once. The volume had no holder, so no grace period was waited
