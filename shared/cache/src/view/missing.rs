@@ -1,4 +1,4 @@
-//! Pods of missing nodes: what the silence of their kubelet shows, and that their processes may write to volumes.
+//! Pods of missing nodes: what it shows that their kubelet does not report, and that their processes may write to volumes.
 
 use std::sync::Arc;
 

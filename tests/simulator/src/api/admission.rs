@@ -22,6 +22,8 @@ pub struct Policies {
     pub volume_held: bool,
     /// `volume-gate`.
     pub volume_gate: bool,
+    /// `pod-report`.
+    pub pod_report: bool,
 }
 
 /// The request as the policies change it.
@@ -43,8 +45,11 @@ pub(super) fn mutated<'a>(log: &Log, route: &Route, asked: &'a ApiRequest) -> Co
     Cow::Owned(ApiRequest { body: pod.to_string().into(), ..asked.clone() })
 }
 
-/// Whether a VolumeAttachment may be created or deleted.
+/// Whether a VolumeAttachment may be created or deleted, or the status of a pod be written.
 pub(super) fn check(log: &Log, cached: &Cached, route: &Route, asked: &ApiRequest) -> Result<(), Failure> {
+    if route.kind.rules == Rules::Pod && route.subresource.as_deref() == Some("status") && log.policies.pod_report {
+        return check_report(log, route, asked);
+    }
     if !log.policies.volume_held || route.kind.rules != Rules::Attachment {
         return Ok(());
     }
@@ -71,6 +76,29 @@ pub(super) fn check(log: &Log, cached: &Cached, route: &Route, asked: &ApiReques
     let what = if deletes { "detached from" } else { "attached to" };
     let why = format!("ValidatingAdmissionPolicy 'volume-held' denied request: {volume} is not {what} {node}");
     let name = text(&attachment, &["metadata", "name"]);
+    Err(Failure::forbidden(&route.kind, name, &why, &[]))
+}
+
+/// Only its own kubelet turns a pod Ready, or observes a newer generation of one that did not fail: that shows that a
+/// node runs.
+fn check_report(log: &Log, route: &Route, asked: &ApiRequest) -> Result<(), Failure> {
+    let name = route.name.as_deref().unwrap_or_default();
+    let Some(pod) = log.get(&route.key(name)) else { return Ok(()) };
+    let node = text(&pod.value, &["spec", "nodeName"]);
+    if node.is_empty() || node == &*asked.caller || asked.method == Method::GET {
+        return Ok(());
+    }
+    let status: Value = serde_json::from_slice(&asked.body).unwrap_or_default();
+    let is_ready = |pod: &Value| {
+        let is = |one: &Value| (text(one, &["type"]), text(one, &["status"])) == ("Ready", "True");
+        list(pod, &["status", "conditions"]).iter().any(is)
+    };
+    let observed = |pod: &Value| at(pod, &["status", "observedGeneration"]).and_then(Value::as_i64).unwrap_or(0);
+    let observes = text(&status, &["status", "phase"]) != "Failed" && observed(&status) > observed(&pod.value);
+    if !observes && (!is_ready(&status) || is_ready(&pod.value)) {
+        return Ok(());
+    }
+    let why = format!("ValidatingAdmissionPolicy 'pod-report' denied request: only the kubelet of {node} may write it");
     Err(Failure::forbidden(&route.kind, name, &why, &[]))
 }
 

@@ -152,6 +152,8 @@ impl Fault {
             Self::RestartContainer { pod, why: Restart::Unhealthy, seconds } => {
                 write!(f, "a container of data-{pod} fails its probe, and takes {seconds} s to start again")
             }
+            Self::Linger { node } => write!(f, "a tenant has a pod on node-{node} that does not end"),
+            Self::ConfirmFormer { node } => write!(f, "a person confirms that a former life of node-{node} has ended"),
             Self::EditPod { pod, how } => write!(f, "a tenant edits data-{pod}: {how}"),
             Self::Evict { pod } => write!(f, "the kubelet of data-{pod} evicts it"),
             other => other.fmt_workload_fault(f),
@@ -212,6 +214,7 @@ impl fmt::Display for Edit {
             Self::Image => f.write_str("another image"),
             Self::Finalizer(seconds) => write!(f, "a finalizer{}", lasting(*seconds)),
             Self::ShortGrace => f.write_str("deleted with a grace period of 1 s"),
+            Self::Report => f.write_str("reported not ready, and ready, in turns"),
         }
     }
 }

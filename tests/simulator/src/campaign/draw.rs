@@ -58,6 +58,7 @@ pub fn draw(seed: u64) -> Plan {
     super::kubelets::add(&mut plan);
     super::pauses::add(&mut plan);
     super::evictions::add(&mut plan);
+    super::tenants::add(&mut plan);
     plan
 }
 

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::objects::{Objects, Project};
 use super::plan::{BEGIN, Fault, Keeper, Plan};
 use crate::chance::{Chance, Draws};
 
@@ -35,12 +36,17 @@ pub struct Fencing {
     /// A node whose Ready has not been True for so many seconds counts as lost, though its kubelet reports.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_ready_seconds: Option<u32>,
+    /// Objects of another project fence the nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub objects: Option<Objects>,
 }
 
 impl Fencing {
-    /// Whether a device switches on again what was fenced: the agent of a node cannot.
+    /// Whether a device switches on again what was fenced: the agent of a node cannot, and a machine that is gone
+    /// stays so.
     pub(crate) fn switches_on(&self) -> bool {
-        self.power_on && (self.agents != Some(Agents::Alone) || self.backup)
+        let ends = self.objects.is_some_and(|objects| objects.project != Project::Medik8s);
+        self.power_on && !ends && (self.agents != Some(Agents::Alone) || self.backup)
     }
 
     /// Nodes are fenced whenever they are lost, by devices that report which machine they reach, and must.
@@ -55,6 +61,7 @@ impl Fencing {
         behind_seconds: None,
         agents: None,
         not_ready_seconds: None,
+        objects: None,
     };
 }
 
@@ -138,6 +145,7 @@ pub(super) fn add(plan: &mut Plan) {
     }
     super::provider::add(plan);
     super::agents::add(plan);
+    super::objects::add(plan);
     plan.end_faults_in_time();
 }
 

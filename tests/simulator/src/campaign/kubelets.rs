@@ -38,6 +38,8 @@ pub enum Edit {
     Finalizer(u64),
     /// Deletes it with a grace period of one second.
     ShortGrace,
+    /// Reports in turns that it is not ready and that it is, to the end of the run.
+    Report,
 }
 
 /// The share of seeds with such a kubelet, in percent.

@@ -13,10 +13,12 @@
 //! | `fencing` | the part that is about fencing, and devices that lie |
 //! | `provider` | the part that is about a cloud that switches its instances |
 //! | `agents` | the part that is about agents with watchdogs |
+//! | `objects` | the part that is about objects of other projects by which nodes are fenced |
 //! | `volumes` | the part that is about exclusive volumes |
 //! | `evictions` | the part that is about requests to evict pods |
 //! | `workers` | the part that is about kubelets whose pod workers are busy |
 //! | `kubelets` | the part that is about a kubelet that reports less, and tenants who change their pods |
+//! | `tenants` | the part that is about tenants who report in place of kubelets, and whose pods do not end |
 //! | `pauses` | the part that is about people who pause fencing meanwhile |
 //! | `many` | many seeds on all cores, and what they came to |
 //! | `twins` | plans whose worlds look the same |
@@ -40,6 +42,7 @@ mod kubelets;
 mod many;
 mod minimise;
 mod nodes;
+mod objects;
 mod pauses;
 mod perturb;
 mod plan;
@@ -48,6 +51,7 @@ mod provider;
 mod scenarios;
 mod sick;
 mod taints;
+mod tenants;
 mod twins;
 mod volumes;
 mod wires;
@@ -60,6 +64,7 @@ pub use fencing::{Agents, Fencing, Malfunction};
 pub use kubelets::{Edit, Lack, OddKubelet};
 pub use many::{Tally, campaign, campaign_while, first_seed_that_breaks, report, same_twice, threads};
 pub use minimise::{Smallest, minimise};
+pub use objects::{Objects, Project};
 pub use perturb::{Broken, Perturbed, perturb, perturb_writes};
 pub use plan::{Ailment, Extras, Fault, Keeper, Limit, Manner, Plan, Restart, Trouble};
 pub use plant::Plant;

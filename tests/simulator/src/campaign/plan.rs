@@ -184,6 +184,10 @@ pub enum Fault {
     DeletePod { pod: usize },
     /// Who may edit the pods of its namespace changes one.
     EditPod { pod: usize, how: Edit },
+    /// A tenant has a pod on a node, and deletes it when it runs: it does not end. When it is gone there is another.
+    Linger { node: usize },
+    /// A person confirms that a former life of a node, which volumes name, has ended: another boot runs there.
+    ConfirmFormer { node: usize },
     /// A person deletes a pod, and does not wait for its kubelet.
     ForceDelete { pod: usize },
     /// A person makes a pod of another name with the volume of this one.

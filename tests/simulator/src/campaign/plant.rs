@@ -166,6 +166,16 @@ pub enum Plant {
     NeverForgets,
     /// Of what kubelets say to have mounted, one volume is not heard.
     DeafToMounts,
+    /// Evidence about a former life of a node is not seen once another has its name.
+    ForgetsFormerLives,
+    /// An incident in `Fencing` keeps its place among those that are fenced at once, whatever holds it.
+    HeldKeepPlaces,
+    /// A tenant may report in the place of a kubelet: the policy that denies it is missing.
+    TenantsReport,
+    /// Our taint goes from a node that is back only when no pod terminates there.
+    UntaintsLast,
+    /// Machines in the namespace of a tenant count.
+    TrustsTenants,
     /// A pod is evicted by its name: the eviction names no UID.
     EvictsByName,
     /// An eviction leaves the pod no grace.
@@ -192,7 +202,7 @@ pub enum Plant {
 
 impl Plant {
     /// All of them, each with the invariant that must catch it.
-    pub const ALL: [(Self, Invariant); 90] = [
+    pub const ALL: [(Self, Invariant); 95] = [
         (Self::NoUid, Invariant::Hygiene),
         (Self::NoVersion, Invariant::Hygiene),
         (Self::NoQuarantine, Invariant::Evidence),
@@ -272,6 +282,11 @@ impl Plant {
         (Self::ForgetsHeld, Invariant::Owner),
         (Self::NeverForgets, Invariant::Free),
         (Self::DeafToMounts, Invariant::Owner),
+        (Self::ForgetsFormerLives, Invariant::Free),
+        (Self::HeldKeepPlaces, Invariant::Ended),
+        (Self::TenantsReport, Invariant::Liveness),
+        (Self::UntaintsLast, Invariant::Recovered),
+        (Self::TrustsTenants, Invariant::Fence),
         (Self::EvictsByName, Invariant::Hygiene),
         (Self::EvictsWithoutGrace, Invariant::Evidence),
         (Self::EvictsOutOfTurn, Invariant::Turn),

@@ -41,6 +41,8 @@ fn befalls(fault: &Fault, which: usize) -> bool {
         | Fault::DeleteNode { node }
         | Fault::FenceByHand { node, .. }
         | Fault::Confirm { node, .. }
+        | Fault::ConfirmFormer { node }
+        | Fault::Linger { node }
         | Fault::Malfunction { node, .. }
         | Fault::Terminate { node }
         | Fault::StartAgain { node }

@@ -16,7 +16,9 @@
 //! | S2 | a pod is released by an expired confirmation, or although the Lease was renewed since, or the Lease was not read |
 //! | L2 | a pod that waits on a node that is proved off is still there fifteen seconds later, where no request needs a retry |
 //! | L3 | an incident stays in its phase and no gate holds it; pods of a fenced node stay |
+//! | L3 | an incident waits for the places of others, and each of the others is paused or has no policy |
 //! | L3 | the kubelet reports in the incarnation that was proved off, and the evidence is not marked as contradicted |
+//! | L6 | a node is Ready in another incarnation than that of its evidence, and keeps pod-safety's out-of-service taint |
 //!
 //! **The false report that cannot be detected.** A device reports off for a machine that runs, at both status checks
 //! and at the last one, and the machine's kubelet does not report during that time. The API server and the device then
@@ -119,7 +121,8 @@ impl State {
         let about = object.pointer("/spec/node").map(known::incarnation_of).unwrap_or_default();
         let devices = devices_of(object);
         let kind = str_at(object, "/spec/kind");
-        if !known::is_by_status_checks(kind) || devices.is_empty() {
+        let by_controller = known::is_by_controller(kind);
+        if !known::is_by_status_checks(kind) && !by_controller || devices.is_empty() {
             return Some("it names no device".to_owned());
         }
         // The Lease must be read after all status checks: a renewal between the read and a later check would be missed.
@@ -132,7 +135,10 @@ impl State {
         // The status checks may have been made by an earlier leader: their result is in the status.
         let callers = self.fences.checks.keys().filter(|(_, node)| *node == about.0);
         let callers: Vec<String> = callers.map(|(caller, _)| caller.clone()).collect();
-        for device in devices {
+        if by_controller && !self.fences.reported_ends.contains_key(&about.0) {
+            return Some(format!("no controller reported the end of the machine of {}", about.0));
+        }
+        for device in devices.into_iter().filter(|_| !by_controller) {
             if self.fences.agents.contains(device) {
                 if let Some(why) = self.promise_defect(&about) {
                     return Some(why);
@@ -263,6 +269,9 @@ impl State {
         if let Some(word) = proof.confirmation {
             return self.released_by_confirmation(proof, word, caller, (node, uid), sent);
         }
+        if proof.by_controller {
+            return self.released_by_controller(proof, caller, (node, uid), sent);
+        }
         let (checks, read) = self.last_checks(caller, node, proof, sent)?;
         let renewed = self.fences.lease_at(node, read);
         if renewed.is_some() && renewed != proof.lease {
@@ -293,6 +302,39 @@ impl State {
         }
         self.record_deception(sent, uid, node);
         Ok(())
+    }
+
+    /// Checks a release on what the controller of another project reported.
+    /// docs/assumptions.md: machine-goes-with-its-object, remediator-is-right
+    fn released_by_controller(
+        &mut self,
+        proof: &Evidence,
+        caller: &str,
+        (node, uid): (&str, &str),
+        sent: Duration,
+    ) -> Result<(), String> {
+        let read = self.acts.lease_read(caller, node, sent);
+        let renewed =
+            self.fences.lease_at(node, read.ok_or_else(|| format!("{caller} never read the Lease of {node}"))?);
+        if renewed.is_some() && renewed != proof.lease {
+            return Err(format!("the Lease of {node} was renewed, and {caller} read that at {read:?}"));
+        }
+        let ended = self.fences.reported_ends.get(node).copied();
+        let runs = self.processes.of_uid(uid).next().is_some();
+        match (runs, ended) {
+            (_, None) => Err(format!("no controller reported the end of the machine of {node}")),
+            (false, Some(_)) => {
+                self.probe("released on the report of another project's controller");
+                Ok(())
+            }
+            (true, Some(true)) => Err("a process of it runs, and its machine had ended".to_owned()),
+            (true, Some(false)) => {
+                if self.excuse_processes(uid) {
+                    self.probe("limit: a controller of another project reported the end of a machine that ran");
+                }
+                Ok(())
+            }
+        }
     }
 
     /// Whether the processes of a pod were started by a kubelet whose writes did not arrive, in a boot after the one

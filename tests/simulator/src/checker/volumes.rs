@@ -10,6 +10,7 @@
 //! | S17 | a pod passes the scheduling gate while a process writes to its volume, and the pod is not sent to that node, or the volume cannot be shared |
 //! | S17 | its generation stays, and its holder, not Ready in that incarnation, cannot have released it |
 //! | L12 | at the end it is held without a user and without a reason that is shown, or its holder is healthy and no attachment is possible |
+//! | L12 | at the end it is held by a former incarnation of a node, and evidence proves the end of that |
 //! | L12 | at the end a pod waits behind the gate, and nothing blocks it |
 //! | L12 | at the end there is a Lease without a holder of a volume that is gone |
 //!

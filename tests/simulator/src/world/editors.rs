@@ -6,11 +6,15 @@ use pod_safety_shared::api::PAUSE_ANNOTATION;
 use serde_json::{Value, json};
 
 use super::run::World;
+use super::{str_at, value_at};
 use crate::campaign::Edit;
 
+const PODS: &str = "/api/v1/namespaces/default/pods";
 const POLICIES: &str = "/apis/pod-safety.dev/v1alpha1/fencepolicies";
 /// The finalizer by which a tenant keeps its pod.
 const FINALIZER: &str = "tenant.example/keep";
+/// How often a tenant reports.
+const REPORT_INTERVAL: u64 = 7;
 /// The backoff of a request that no API server answered.
 const RETRY_INTERVAL: u64 = 5;
 /// A held step goes on within this many seconds after the last gate opens: the longest backoff.
@@ -36,7 +40,47 @@ impl World {
                 let options = json!({ "apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 1 });
                 self.person("DELETE", &path, Some(options)).await;
             }
+            Edit::Report => self.report_in_place_of_a_kubelet(&path).await,
         }
+    }
+
+    /// A tenant who may write the status of its pods.
+    async fn report_in_place_of_a_kubelet(&self, path: &str) {
+        let path = format!("{path}/status");
+        for status in ["False", "True"].into_iter().cycle() {
+            let ready = json!({ "status": { "conditions": [{ "type": "Ready", "status": status }] } });
+            let code = self.prepare("PATCH", &path, Some(ready)).await;
+            self.checker.probe(if code == 403 { "a tenant's report was refused" } else { "a tenant reported" });
+            self.wait(REPORT_INTERVAL).await;
+        }
+    }
+
+    /// A tenant has a pod on this node at all times, and deletes it when it runs; it ignores SIGTERM.
+    pub(super) async fn linger(&self, node: usize) {
+        let (name, host) = (format!("linger-{node}"), self.node(node));
+        let path = format!("{PODS}/{name}");
+        loop {
+            match self.etcd.object("Pod", &format!("default/{name}")) {
+                None if self.etcd.object("Node", &host).is_some() => {
+                    let pod = json!({ "apiVersion": "v1", "kind": "Pod",
+                        "metadata": { "name": name, "namespace": "default" },
+                        "spec": { "nodeName": host, "terminationGracePeriodSeconds": 2_000_000_000,
+                            "tolerations": [{ "operator": "Exists" }],
+                            "containers": [{ "name": "main", "image": "hollow" }] } });
+                    self.prepare("POST", PODS, Some(pod)).await;
+                }
+                Some(pod) if value_at(&pod, "/metadata/deletionTimestamp").is_none() && self.runs(&pod) => {
+                    self.prepare("DELETE", &path, None).await;
+                }
+                _ => {}
+            }
+            self.wait(1).await;
+        }
+    }
+
+    fn runs(&self, pod: &Value) -> bool {
+        let uid = str_at(pod, "/metadata/uid");
+        self.checker.processes().iter().any(|process| process.uid == uid)
     }
 
     /// A person pauses fencing of a node for `seconds`.

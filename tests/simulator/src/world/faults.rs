@@ -204,6 +204,8 @@ impl World {
                 self.person("DELETE", &format!("/api/v1/namespaces/default/pods/data-{pod}"), None).await;
             }
             Fault::EditPod { pod, how } => self.edit_pod(*pod, *how).await,
+            Fault::Linger { node } => self.linger(*node).await,
+            Fault::ConfirmFormer { node } => self.confirm_former(*node).await,
             Fault::PauseFencing { node, seconds } => self.pause_fencing(*node, *seconds).await,
             Fault::RemovePolicy { node, seconds } => self.remove_policy(*node, *seconds).await,
             Fault::ForceDelete { pod } => self.force_delete(*pod).await,

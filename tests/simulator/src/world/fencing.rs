@@ -11,7 +11,7 @@ use super::devices::{Device, HOST, PLUG, Wire};
 use super::provider::Provider;
 use super::run::World;
 use crate::api::Kind;
-use crate::campaign::{Agents, Extras, Fencing, Malfunction, Plan, Plant};
+use crate::campaign::{Agents, Extras, Fencing, Malfunction, Objects, Plan, Plant};
 
 /// Where the devices are.
 pub(super) const NAMESPACE: &str = "kube-system";
@@ -28,6 +28,8 @@ pub(super) fn kinds(plan: &Plan) -> Vec<Kind> {
         (false, false) => Vec::new(),
     };
     // Last: a kind's number is part of no key that others see.
+    let of_others = fencing.and_then(|fencing| fencing.objects).map(super::projects::kinds).unwrap_or_default();
+    let own = [own, of_others].concat();
     if evictions.is_some() { [own, Kind::lifecycle()].concat() } else { own }
 }
 
@@ -65,6 +67,14 @@ fn of_provider(name: &str, node: &str) -> Value {
             "timeouts": { "powerOff": "20s", "powerOn": "20s", "status": "10s" },
         }),
     )
+}
+
+/// An object of another project.
+fn of_object(name: &str, node: &str, objects: Objects) -> Value {
+    let mut spec = super::projects::driver(objects);
+    spec["nodeSelector"] = json!({ "matchLabels": { HOSTNAME: node } });
+    spec["timeouts"] = json!({ "powerOff": "60s", "powerOn": "20s", "status": "10s" });
+    object("FenceDevice", name, spec)
 }
 
 /// The agent of a node.
@@ -121,6 +131,7 @@ impl World {
     pub(super) async fn install_devices(self: &Arc<Self>, plan: &Plan) {
         let Some(fencing) = self.with.fencing else { return };
         let nodes = self.machines.lock().len();
+        self.install_objects(nodes).await;
         if fencing.behind_seconds.is_some() {
             self.checker.machines_are_instances();
         }
@@ -163,6 +174,12 @@ impl World {
                     (Agents::Alone, Some(first)) => *first = vec![name],
                     (_, None) => levels.push(vec![name]),
                 }
+            }
+            if let Some(objects) = fencing.objects {
+                let (name, host) = (format!("object-{node}"), self.node(node));
+                self.checker.device_fails(&host, Duration::from_secs(plan.heal_at));
+                self.fit(&devices, of_object(&name, &host, objects)).await;
+                levels = vec![vec![name]];
             }
             let body = policy(&self.node(node), &levels, fencing);
             self.fit(&format!("{group}/fencepolicies"), body).await;

@@ -11,6 +11,7 @@ use super::attach::attachment;
 use super::run::World;
 use super::{str_at, value_at};
 use crate::api::Policies;
+use crate::campaign::Plant;
 
 /// The driver of all disks.
 const DRIVER: &str = "disk.example.com";
@@ -123,11 +124,17 @@ impl World {
         self.checker.has_volumes(&format!("default/{pod}"), volumes);
     }
 
+    /// The admission policies of the chart that this world has.
+    pub(super) fn policies(&self) -> Policies {
+        let guarding = self.with.guarded_volumes;
+        let pod_report = !self.with.furnished && self.plant != Some(Plant::TenantsReport);
+        Policies { volume_held: guarding.is_some(), volume_gate: guarding.is_some_and(|one| one.gate), pod_report }
+    }
+
     /// Creates the objects that exist before the first pod.
     pub(super) async fn install_volumes(self: &Arc<Self>) {
         let Some(guarding) = self.with.guarded_volumes else { return };
         self.checker.volumes_are_guarded(guarding.excludes, guarding.one_pod);
-        self.etcd.enforce(Policies { volume_held: true, volume_gate: guarding.gate });
         let namespace =
             json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": VOLUME_LEASE_NAMESPACE } });
         self.person("POST", "/api/v1/namespaces", Some(namespace)).await;

@@ -21,7 +21,6 @@ use serde_json::{Value, json};
 use super::devices::address_of;
 use super::host::Host;
 use super::machines::number_of;
-use super::provider::provider_id;
 use super::request::{Answer, send_request};
 use super::run::World;
 use super::shops::{is_called_ready, readiness, start_up};
@@ -116,13 +115,11 @@ impl Kubelet {
         node
     }
 
-    fn of_provider(&self, mut node: Value) -> Value {
-        if self.world.with.fencing.is_some_and(|fencing| fencing.behind_seconds.is_some())
-            && let Some(number) = number_of(&self.node)
-        {
-            node["spec"] = json!({ "providerID": provider_id(number) });
+    fn of_provider(&self, node: Value) -> Value {
+        match number_of(&self.node) {
+            Some(number) => self.world.of_provider(node, number),
+            None => node,
         }
-        node
     }
 
     async fn register(&self) -> bool {

@@ -31,6 +31,7 @@
 //! | `devices` | fence devices, and how processes under test reach them |
 //! | `agent` | the agent of a node, and the watchdog behind it |
 //! | `provider` | a cloud that switches its instances, and keeps to its documentation |
+//! | `projects` | objects of other projects that fence nodes, their controllers, and tenants who write such |
 //! | `fencing` | policies and devices of a world, and what goes wrong with them |
 //! | `furnished` | objects and kinds that only commands ask for, where they are served |
 //! | `guarded` | volumes with objects, claims and owners, and who asks for them |
@@ -79,6 +80,7 @@ mod planted_fencing;
 mod planted_nodes;
 mod planted_taints;
 mod planted_volumes;
+mod projects;
 mod provider;
 mod replica;
 mod request;

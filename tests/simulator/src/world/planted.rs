@@ -115,6 +115,8 @@ impl Seam {
             | Plant::DeafToMounts
             | Plant::LooksTooSoon
             | Plant::WordsNeverExpire
+            | Plant::ForgetsFormerLives
+            | Plant::TrustsTenants
             | Plant::MasksWords => self.in_other_words(&parts, first.await).await,
             Plant::NoGracefulDelete if parts.marks_an_orphan() => {
                 let answer = first.await;
@@ -315,6 +317,8 @@ impl Seam {
                     | Plant::DeafToMounts
                     | Plant::WordsNeverExpire
                     | Plant::MasksWords
+                    | Plant::ForgetsFormerLives
+                    | Plant::TrustsTenants
                     | Plant::CancelsUnread
                     | Plant::TerminatingIsGone
             )

@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 
 use super::devices::{Device, Wire};
 use super::kcm_nodes::ready;
-use super::planted::request;
+use super::planted::{edit, request};
 use super::provider::is_not_found;
-use super::seam::Seam;
+use super::seam::{Parts, Seam};
 use super::str_at;
 use crate::campaign::Plant;
 
@@ -24,6 +24,9 @@ const ASSUMED_AFTER: Duration = Duration::from_secs(20);
 const REMEMBERED: Duration = Duration::from_secs(8);
 /// The time limit of an order by a bug that does not record the attempt first.
 const WITHIN: Duration = Duration::from_secs(20);
+
+/// The taint on which kube-controller-manager ends pods.
+const TAINT: &str = "node.kubernetes.io/out-of-service";
 
 type DeviceCall = BoxFuture<'static, Result<Answer, DeviceError>>;
 
@@ -120,6 +123,40 @@ impl Seam {
             }
             _ => {}
         }
+    }
+
+    /// Whether a write begins an incident while another one is in `Fencing`.
+    pub(super) fn begins_beside_another(&self, parts: &Parts) -> bool {
+        let body: Value = serde_json::from_slice(&parts.body).unwrap_or_default();
+        let Some(name) = parts.path().trim_end_matches("/status").split("/nodefences/").nth(1) else { return false };
+        let phase = |fence: &Value| str_at(fence, "/status/phase").to_owned();
+        let pending = self.world.etcd.object("NodeFence", name).is_some_and(|own| phase(&own) != "Fencing");
+        let others = |other: &Value| str_at(other, "/metadata/name") != name && phase(other) == "Fencing";
+        phase(&body) == "Fencing" && pending && !self.world.etcd.objects_that("NodeFence", others).is_empty()
+    }
+
+    /// Shows the hold in place of the attempt.
+    pub(super) fn hold_for_concurrency(&self, mut attempt: Parts) {
+        let message = "nodes being fenced: 1";
+        let gates = json!([{ "name": "Concurrency", "holds": true, "message": message }]);
+        edit(&mut attempt, |body| body["status"] = json!({ "phase": "Pending", "gates": gates, "message": message }));
+        let seam = self.clone();
+        self.aside(Box::pin(async move { seam.send_as_meant(attempt).await }));
+    }
+
+    /// Whether a write removes the out-of-service taint from a node on which a pod terminates.
+    pub(super) fn untaints_before_pods_end(&self, parts: &Parts) -> bool {
+        let Some(name) = parts.path().strip_prefix("/api/v1/nodes/").filter(|_| parts.method == Method::PATCH) else {
+            return false;
+        };
+        let body: Value = serde_json::from_slice(&parts.body).unwrap_or_default();
+        let tainted = |node: &Value| node.pointer("/spec/taints").is_some_and(|all| all.to_string().contains(TAINT));
+        let removes = body.pointer("/spec/taints").is_some() && !tainted(&body);
+        let waits =
+            |pod: &Value| str_at(pod, "/spec/nodeName") == name && pod.pointer("/metadata/deletionTimestamp").is_some();
+        removes
+            && self.world.etcd.object("Node", name).is_some_and(|node| tainted(&node))
+            && !self.world.etcd.objects_that("Pod", waits).is_empty()
     }
 
     async fn send_off_order(&self, node: &str) {

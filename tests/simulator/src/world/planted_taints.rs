@@ -87,6 +87,11 @@ impl Seam {
                 let remembered = self.memory.lock().get(&parts.target).cloned();
                 remembered.map(|(code, body)| whole(code, body))
             }
+            Some(Plant::HeldKeepPlaces) if self.begins_beside_another(parts) => {
+                self.hold_for_concurrency(parts.clone());
+                Some(refused(409))
+            }
+            Some(Plant::UntaintsLast) if self.untaints_before_pods_end(parts) => Some(refused(409)),
             Some(Plant::NeverForgets) if parts.forgets_a_volume() => Some(refused(404)),
             _ => None,
         }

@@ -110,7 +110,7 @@ impl Seam {
 
     /// The answer that a planted bug reads in place of the true one.
     pub(super) fn other_words(&self, parts: &Parts, answer: Bytes) -> Bytes {
-        let (evidence, heartbeat) = ("/fenceevidences", "/kube-node-lease/leases/");
+        let (evidence, heartbeat, devices) = ("/fenceevidences", "/kube-node-lease/leases/", "/fencedevices");
         let (resource, is, reads) = match self.plant {
             Some(Plant::SharesAnyway) => ("/persistentvolumes", "ReadWriteOncePod", "ReadWriteOnce"),
             Some(Plant::DeafToMounts) => ("/nodes", "^data-0\"", "^data-none\""),
@@ -120,12 +120,16 @@ impl Seam {
             Some(Plant::MasksWords) if self.is_proved_otherwise(&answer) => {
                 (evidence, "\"kind\":\"Asserted\"", "\"kind\":\"StorageFenced\"")
             }
+            Some(Plant::ForgetsFormerLives) if self.is_about_a_former_life(&answer) => {
+                (evidence, "\"kind\":\"Asserted\"", "\"kind\":\"StorageFenced\"")
+            }
+            Some(Plant::TrustsTenants) => (devices, "[\"machines\"]", "[\"machines\",\"tenants\"]"),
             _ => return answer,
         };
         match std::str::from_utf8(&answer) {
             Ok(text)
                 if parts.path().ends_with(resource)
-                    || [evidence, heartbeat].contains(&resource) && parts.path().contains(resource) =>
+                    || [evidence, heartbeat, devices].contains(&resource) && parts.path().contains(resource) =>
             {
                 text.replace(is, reads).into()
             }
@@ -140,6 +144,14 @@ impl Seam {
         let by_device =
             |other: &Value| str_at(other, "/spec/kind") == "PowerOff" && other.pointer("/spec/node") == about;
         !self.world.etcd.objects_that("FenceEvidence", by_device).is_empty()
+    }
+
+    /// Whether another Node has the name of the node of this evidence.
+    fn is_about_a_former_life(&self, bytes: &Bytes) -> bool {
+        let evidence: Value = serde_json::from_slice(bytes).unwrap_or_default();
+        let about = evidence.pointer("/object/spec/node").or_else(|| evidence.pointer("/spec/node"));
+        let node = about.and_then(|about| self.world.etcd.object("Node", str_at(about, "/name")));
+        node.zip(about).is_some_and(|(node, about)| str_at(&node, "/metadata/uid") != str_at(about, "/uid"))
     }
 
     /// The same for a list.

@@ -294,9 +294,11 @@ impl World {
             peers.env().spawner.spawn("power", Box::pin(async move { world.power_on(node).await }));
         }
         self.start_watchdogs(peers);
+        self.etcd.enforce(self.policies());
         self.install_devices(plan).await;
         self.install_volumes().await;
         self.create_objects().await;
+        super::projects::start(self, peers);
         Workloads::start(self, peers, plan.pods, Duration::from_secs(plan.lease_collected_after));
         super::volumes::start(self, peers);
         if plan.with.attached_volumes {

@@ -26,6 +26,7 @@ mod nodes;
 mod paused;
 mod perturbed;
 mod planted;
+mod projects;
 mod provider;
 mod runs;
 mod serve;

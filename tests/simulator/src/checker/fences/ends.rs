@@ -47,9 +47,11 @@ impl Checker {
             late.extend(state.stays(now, from, incident, recovers).map(|why| format!("{name} {why}")));
         }
         late.extend(state.unchallenged(now, from));
+        late.extend(state.waits_for_the_held(now, from));
         let late = late.into_iter().map(|what| (Invariant::Ended, what));
+        let kept = state.keeps_taint(now, from).into_iter().map(|what| (Invariant::Recovered, what));
         let unused = state.unused(now, from).into_iter().map(|what| (Invariant::Released, what));
-        for (rule, what) in late.chain(unused).collect::<Vec<_>>() {
+        for (rule, what) in late.chain(unused).chain(kept).collect::<Vec<_>>() {
             let key = what.split(" (").next().unwrap_or_default().to_owned();
             if state.fences.report_once(key) {
                 state.violated(now, rule, what);
@@ -111,6 +113,41 @@ impl State {
             }
             _ => None,
         }
+    }
+
+    /// Incidents that wait for the place of others, and none of the others goes on: each is paused, or has no policy.
+    fn waits_for_the_held(&self, now: Duration, from: Duration) -> Vec<String> {
+        let fences = &self.fences;
+        let stands = |node: &String| {
+            let closed = fences.paused.get(node).max(fences.without_policy.get(node));
+            let sent = fences.intents.iter().any(|intent| intent.node == *node && intent.closed.is_none());
+            !sent && closed.is_some_and(|since| *since + PENDING_TAKES < now)
+        };
+        let live = |one: &&Incident| ["Pending", "Fencing"].contains(&&*one.phase);
+        let waits = |one: &&Incident| {
+            let since = one.waits_for_others.filter(|since| now > from.max(*since) + PENDING_TAKES);
+            let mut others =
+                fences.incidents.values().filter(live).filter(|other| other.incarnation != one.incarnation);
+            one.phase == "Pending" && since.is_some() && others.all(|other| stands(&other.incarnation.0))
+        };
+        let waiting = fences.incidents.values().filter(waits);
+        waiting.map(|one| format!("{} waits for incidents that are held", one.incarnation.0)).collect()
+    }
+
+    /// Nodes that are Ready in an incarnation about which there is no evidence, and still have our taint by which
+    /// kube-controller-manager would end their pods.
+    fn keeps_taint(&self, now: Duration, from: Duration) -> Vec<String> {
+        let fences = &self.fences;
+        let late = |(name, node): &(&String, &super::known::Node)| {
+            let fenced = node.taint.as_ref().and_then(|value| fences.incidents.get(value));
+            let back = node.ready && fenced.is_some_and(|incident| incident.incarnation != node.incarnation);
+            let orders = fences.intents.iter().filter(|intent| intent.node == **name);
+            let lands = orders.map(super::known::Intent::deadline).max().unwrap_or_default();
+            let since = fences.called_since.get(*name).copied().unwrap_or_default();
+            back && now > from.max(since).max(lands) + PENDING_TAKES
+        };
+        let kept = fences.nodes.iter().filter(late);
+        kept.map(|(name, _)| format!("{name} is Ready with another boot, and keeps our out-of-service taint")).collect()
     }
 
     /// Pods that wait on a node whose incarnation was proved off, for longer than a release takes without a retry.

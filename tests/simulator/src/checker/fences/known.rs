@@ -61,6 +61,8 @@ pub(super) struct Incident {
     pub(super) since: Duration,
     /// Its status names a gate that holds it.
     pub(super) held: bool,
+    /// Since when that is `Concurrency` alone.
+    pub(super) waits_for_others: Option<Duration>,
 }
 
 /// Evidence.
@@ -68,6 +70,8 @@ pub(super) struct Incident {
 pub(super) struct Evidence {
     pub(super) incarnation: Incarnation,
     pub(super) by_status_checks: bool,
+    /// It rests on the controller of another project.
+    pub(super) by_controller: bool,
     /// The confirmation that it rests on.
     pub(super) confirmation: Option<Confirmation>,
     pub(super) devices: BTreeSet<String>,
@@ -169,6 +173,8 @@ pub(in crate::checker) struct Fences {
     pub(super) deceived: BTreeSet<String>,
     /// The machines are instances of a provider.
     pub(super) of_provider: bool,
+    /// By node: whether its machine had ended when the controller of another project last reported that.
+    pub(super) reported_ends: BTreeMap<String, bool>,
     /// Nodes whose instances were terminated.
     pub(super) terminated: BTreeSet<String>,
     /// By node: until when its devices fail.
@@ -283,11 +289,15 @@ impl Fences {
             phase => phase,
         };
         let gates = value_at(object, "/status/gates").and_then(Value::as_array).into_iter().flatten();
-        let held = gates.into_iter().any(|gate| value_at(gate, "/holds") == Some(&Value::Bool(true)));
-        let since = self.incidents.get(name).filter(|known| known.phase == phase);
-        let since = since.map_or(now, |known| known.since);
-        let (node, uid) = (life.0.clone(), str_at(object, "/metadata/uid"));
-        self.incidents.insert(name.to_owned(), Incident { incarnation: life, phase: phase.to_owned(), since, held });
+        let closed = gates.filter(|gate| value_at(gate, "/holds") == Some(&Value::Bool(true)));
+        let closed: Vec<&str> = closed.map(|gate| str_at(gate, "/name")).collect();
+        let known = self.incidents.get(name);
+        let since = known.filter(|known| known.phase == phase).map_or(now, |known| known.since);
+        let waited = known.and_then(|known| known.waits_for_others).unwrap_or(now);
+        let waits_for_others = (closed == ["Concurrency"]).then_some(waited);
+        let (node, uid, held) = (life.0.clone(), str_at(object, "/metadata/uid"), !closed.is_empty());
+        let incident = Incident { incarnation: life, phase: phase.to_owned(), since, held, waits_for_others };
+        self.incidents.insert(name.to_owned(), incident);
         let attempts = value_at(object, "/status/attempts").and_then(Value::as_array).into_iter().flatten();
         for attempt in attempts {
             let id = number_at(attempt, "/id").unwrap_or(0);
@@ -325,6 +335,7 @@ impl Fences {
             confirmation: said,
             incarnation: value_at(object, "/spec/node").map(incarnation_of).unwrap_or_default(),
             by_status_checks: is_by_status_checks(str_at(object, "/spec/kind")),
+            by_controller: is_by_controller(str_at(object, "/spec/kind")),
             corroborated: value_at(object, "/spec/corroborated").is_some(),
             devices: samples.map(|sample| str_at(sample, "/device/name").to_owned()).collect(),
             created: now,
@@ -363,6 +374,11 @@ impl Fences {
     /// All evidence about this incarnation.
     pub(super) fn evidence_of<'a>(&'a self, life: &'a Incarnation) -> impl Iterator<Item = &'a Evidence> {
         self.evidence.values().filter(move |proof| proof.incarnation == *life)
+    }
+
+    /// Whether the end of this incarnation has been proved for so long, by evidence that holds.
+    pub(in crate::checker) fn ended_for(&self, now: Duration, life: &Incarnation, long: Duration) -> bool {
+        self.evidence_of(life).any(|proof| proof.is_valid(now) && proof.created + long < now)
     }
 
     /// Since when the pod with this UID, which has a node, is deleted gracefully and nothing else keeps it.
@@ -404,6 +420,11 @@ impl Fences {
 /// Whether evidence of this kind rests on status checks of devices or on promises of agents.
 pub(super) fn is_by_status_checks(kind: &str) -> bool {
     matches!(kind, "PowerOff" | "InstanceStopped" | "InstanceGone" | "WatchdogLease")
+}
+
+/// Whether evidence of this kind rests on what the controller of another project reported.
+pub(super) fn is_by_controller(kind: &str) -> bool {
+    matches!(kind, "Decommissioned" | "Remediated")
 }
 
 /// The node whose agent renews this Lease.

@@ -111,6 +111,11 @@ impl Checker {
         self.state.lock().fences.terminated.insert(node.to_owned());
     }
 
+    /// The controller of another project is about to report that the machine of a node has ended: it has, or not.
+    pub(crate) fn controller_ended(&self, node: &str, ended: bool) {
+        self.state.lock().fences.reported_ends.insert(node.to_owned(), ended);
+    }
+
     /// The first device of a node fails until `until`.
     pub(crate) fn device_fails(&self, node: &str, until: Duration) {
         let mut state = self.state.lock();

@@ -157,6 +157,7 @@ fn pods_of_a_fenced_node_are_released_unless_its_device_reports_on_again() {
             phase: "Fenced".to_owned(),
             since: Duration::from_secs(100),
             held: false,
+            waits_for_others: None,
         };
         let late = |looks: Vec<StatusCheck>| {
             let mut state = state(checker);
@@ -167,6 +168,7 @@ fn pods_of_a_fenced_node_are_released_unless_its_device_reports_on_again() {
                 confirmation: None,
                 incarnation: incarnation(),
                 by_status_checks: true,
+                by_controller: false,
                 corroborated: false,
                 devices: [].into(),
                 created: Duration::from_secs(99),

@@ -49,6 +49,7 @@ impl Checker {
                     let which: Vec<&Value> = named(objects.volumes, volume).into_iter().chain([&**lease]).collect();
                     let shown = |reason: &str| holds.holds_volume(volume, &which, reason);
                     wrong.extend(state.check_holder(objects, volume, &holder, held, &shown));
+                    wrong.extend(state.held_by_an_ended_life(now, objects, volume, &holder));
                 }
                 None if named(objects.volumes, volume).is_none() => {
                     wrong.push(format!("{volume} is gone and nobody's, and its Lease is there"));
@@ -100,6 +101,21 @@ impl State {
             wrong.push(format!("{volume} is {}'s, which is not well, and nobody is told", holder.node));
         }
         wrong
+    }
+
+    /// Why it is wrong that a volume is held by a former incarnation: it is proved to have ended, and it cannot come back.
+    fn held_by_an_ended_life(
+        &self,
+        now: Duration,
+        objects: &Owned<'_>,
+        volume: &str,
+        holder: &Holder,
+    ) -> Option<String> {
+        let node = named(objects.nodes, &holder.node)?;
+        let (uid, boot) = (holder.node_uid.to_string(), holder.boot_id.to_string());
+        let replaced = str_at(node, "/metadata/uid") != uid && holder.boot_id.is_known_different(boot_of(node));
+        let ended = self.fences.ended_for(now, &(holder.node.to_string(), uid, boot), FOLLOWS);
+        (replaced && ended).then(|| format!("{volume} is held by a former life of {}, which is proved", holder.node))
     }
 
     /// Why it is wrong that a pod waits behind the gate.
