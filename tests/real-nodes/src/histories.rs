@@ -14,7 +14,9 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use pod_safety_control_plane::{Component, ControlPlane, Options, PodSafety, check_that, eventually};
@@ -106,10 +108,12 @@ impl Draw {
             Fault::SlowHook(_) => 8,
             _ => 0,
         };
+        // A kubelet looks for its Node in its first second.
+        let within = if fault == Fault::KubeletRestarted { 3 } else { 25 };
         let mut deletions: Vec<_> = [(Deletion::Node, 3), (Deletion::Pod, 2)]
             .into_iter()
             .filter_map(|(deletion, of_four)| {
-                let at = earliest + chance.below(25) as u64;
+                let at = earliest + chance.below(within) as u64;
                 let is_drawn = chance.below(4) < of_four && !(deletion == Deletion::Node && fault.cuts_off());
                 is_drawn.then_some((deletion, at))
             })
@@ -288,8 +292,8 @@ impl Rig {
         identity: &str,
         set: &str,
     ) -> Result<(Result<(), String>, Vec<String>)> {
-        let started = Instant::now();
         self.strike(node, draw.fault, set).await?;
+        let started = Instant::now();
         let mut left = draw.deletions.as_slice();
         while started.elapsed().as_secs() < draw.lasts {
             while let [(deletion, at), rest @ ..] = left
@@ -328,7 +332,7 @@ impl Rig {
         match fault {
             Fault::Nothing => Ok(()),
             Fault::KubeletKilled => node.kill_kubelet(),
-            Fault::KubeletRestarted => node.start_kubelet(&self.plane),
+            Fault::KubeletRestarted => self.restart_kubelet(node).await,
             Fault::KubeletFrozen => node.freeze_kubelet(),
             Fault::WritesThrottled => node.throttle(&self.plane).await,
             Fault::Rebooted => {
@@ -339,6 +343,22 @@ impl Rig {
             Fault::RuntimeHangs(operation) => node.hang(operation),
             Fault::SlowHook(seconds) => self.set_hook(set, Some(seconds)).await,
         }
+    }
+
+    /// Returns as soon as the new kubelet has renewed its Lease.
+    async fn restart_kubelet(&self, node: &mut HollowNode) -> Result<()> {
+        let before = self.renewed(node.name()).await?;
+        node.start_kubelet(&self.plane)?;
+        let is_renewed = async || {
+            let renewed = self.renewed(node.name()).await.map_err(|error| error.to_string())?;
+            check_that(renewed != before, "not yet".to_owned())
+        };
+        Ok(eventually("its kubelet renews its Lease", CALM_WITHIN, is_renewed).await?)
+    }
+
+    async fn renewed(&self, node: &str) -> Result<Option<MicroTime>> {
+        let lease = Api::<Lease>::namespaced(self.plane.admin(), "kube-node-lease").get_opt(node).await?;
+        Ok(lease.and_then(|lease| lease.spec?.renew_time))
     }
 
     async fn repair(&self, node: &mut HollowNode, fault: Fault, set: &str) -> Result<()> {
