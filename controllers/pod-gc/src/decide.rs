@@ -116,14 +116,14 @@ fn decide_orphaned(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config)
         return Decision::hold(Subject::Node(Arc::clone(name)), hold)
             .and_requeue_at(quarantine_end.min(now + RECHECK_AFTER));
     }
-    let (mut waiting, mut busy) = (Vec::new(), Vec::new());
+    let (mut waiting, mut unable) = (Vec::new(), Vec::new());
     for pod in view.pods_on(name) {
         if view.unreachable_is_proof(pod, name, absence_read) {
             push_force(&mut decision, pod, Claim::NodeGone { node: Arc::clone(name) });
         } else if let Some(from) = pod.report_due_at(view.reports_deletions(name)) {
             if let Some(why) = view.may_be_unable_to_report(pod, name) {
                 let hold = Hold::KubeletMayNotReport { node: Arc::clone(name), why };
-                busy.push((Subject::Pod(pod.key.clone()), hold));
+                unable.push((Subject::Pod(pod.key.clone()), hold));
             } else {
                 waiting.push((from, pod));
             }
@@ -131,8 +131,8 @@ fn decide_orphaned(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config)
             decision.intents.push(graceful_delete(pod, name, quarantine_end));
         }
     }
-    busy.truncate(MAX_HOLDS);
-    decision.holds.extend(busy);
+    unable.truncate(MAX_HOLDS);
+    decision.holds.extend(unable);
     await_report(decision, name, &waiting, quarantine_end, now, config)
 }
 

@@ -94,7 +94,7 @@ pub(super) fn removed_on_missing_node(
         Some(until) if now >= until => return None,
         Some(_) => "until its grace period and the quarantine are over",
         None => {
-            "for its kubelet may have been starting a container of it. Restart that kubelet, so that it registers its Node again"
+            "for its kubelet may have been starting a container of it, or itself. Restart that kubelet, so that it registers its Node again"
         }
     };
     let pod = format!("a pod that was removed on node {node}, which has no Node object, may still run");

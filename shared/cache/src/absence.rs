@@ -8,6 +8,14 @@ use super::sync::WATCH_GAP;
 use crate::clock::Mono;
 use pod_safety_proof::AbsenceRead;
 
+/// A kubelet looks for its Node each second, and watches pods once it has found it. Its list of Nodes may fail three times:
+/// client-go's reflector then lists again after 0.8, 1.6 and 3.2 s, or up to twice that.
+/// docs/assumptions.md: watches-once-registered
+const START_TAKES: Duration = Duration::from_secs(15);
+
+/// The same, as this process sees it: the watch of Leases may be ahead of that of Nodes.
+pub(super) const STARTS_WITHIN: Duration = START_TAKES.saturating_add(WATCH_GAP);
+
 /// The absence of a node, and the first quorum read of it.
 #[derive(Clone, Debug)]
 pub struct Absence {
@@ -18,6 +26,9 @@ pub struct Absence {
     /// Whether its kubelet reports that it saw the deletion of a pod; `false` also if this process did not see the
     /// deletion of the Node.
     pub(super) reports_deletions: bool,
+    /// The creation time of its Node in seconds of the API server's clock, if this process saw it deleted as soon as a kubelet
+    /// that registered it may have been unable to watch pods.
+    pub(super) young_node_created: Option<i64>,
     /// The first quorum read during the absence, if it was made and not refuted.
     pub first_read: Option<AbsenceRead>,
 }
@@ -52,7 +63,9 @@ impl Absences {
         if !missing {
             self.0.remove(name);
         } else if !self.0.contains_key(name) {
-            let absence = Absence { since: now, last_contact: None, reports_deletions: false, first_read: None };
+            let (last_contact, young_node_created, first_read) = (None, None, None);
+            let absence =
+                Absence { since: now, last_contact, reports_deletions: false, young_node_created, first_read };
             self.0.insert(Arc::clone(name), absence);
         }
     }
@@ -63,9 +76,11 @@ impl Absences {
         name: &str,
         last_contact: Option<KubeletContact>,
         reports_deletions: bool,
+        young_node_created: Option<i64>,
     ) {
         if let Some(absence) = self.0.get_mut(name) {
             (absence.last_contact, absence.reports_deletions) = (last_contact, reports_deletions);
+            absence.young_node_created = young_node_created;
         }
     }
 

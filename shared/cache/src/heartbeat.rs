@@ -39,11 +39,12 @@ impl Heartbeat {
 }
 
 /// Whether a kubelet that ran before and after may have written both, by its own clock. It renews each quarter of the
-/// duration, at most 4 % later, and a second is granted for its requests; 1 % is for a clock that is adjusted.
+/// duration, at most 4 % later; a tenth is granted for its requests, and 1 % for a clock that is adjusted. A kubelet reads the
+/// duration only when it starts.
 fn is_next_renewal(before: &NodeLease, after: &NodeLease) -> bool {
     let quarter = after.duration / 4;
-    let (earliest, latest) = (quarter * 99 / 100, quarter * 104 / 100 + Duration::from_secs(1));
-    let times = before.renew_time.zip(after.renew_time).filter(|_| before.uid == after.uid);
+    let (earliest, latest) = (quarter * 99 / 100, quarter * 114 / 100);
+    let times = before.renew_time.zip(after.renew_time).filter(|_| before.duration == after.duration);
     let apart = times.and_then(|(before, after)| Duration::try_from(after.duration_since(before)).ok());
     apart.is_some_and(|apart| (earliest..=latest).contains(&apart))
 }
@@ -77,7 +78,8 @@ impl Heartbeats {
         if moved {
             heartbeat.renewed_at = Some(now);
         }
-        if moved && !before.is_some_and(|before| is_next_renewal(before, after)) {
+        // A new Lease shows no start: a kubelet that registers has one ten seconds later, and any client may delete it.
+        if moved && before.is_some_and(|before| before.uid == after.uid && !is_next_renewal(before, after)) {
             heartbeat.started_at = Some(now);
         }
         moved
@@ -96,7 +98,7 @@ impl Heartbeats {
     pub(super) fn record_missed_renewal(&mut self, uid: &Uid, name: Option<Arc<str>>, now: Mono) {
         let name = name.or_else(|| self.unreadable.get(uid).cloned());
         if let Some(heartbeat) = name.and_then(|name| self.heartbeats.get_mut(&name)) {
-            (heartbeat.renewed_at, heartbeat.started_at) = (Some(now), Some(now));
+            heartbeat.renewed_at = Some(now);
         }
     }
 

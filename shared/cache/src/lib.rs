@@ -69,7 +69,7 @@ use pod_safety_wire as wire;
 use crate::clock::Mono;
 use crate::model::{Budget, Controller, EvictionTarget, Interner, Kind, Node, NodeLease, Pod, Uid};
 use crate::wire::Raw;
-use absence::Absences;
+use absence::{Absences, STARTS_WITHIN};
 use evictions::Evictions;
 use heartbeat::Heartbeats;
 use index::{NodeIndex, PodIndex};
@@ -400,11 +400,6 @@ impl CacheWriter for Cache {
     }
 }
 
-/// A kubelet looks for its Node each second, and watches pods once it has found it. Its list of Nodes may fail four times:
-/// client-go's reflector then lists again after 0.8, 1.6, 3.2 and 6.4 s.
-/// docs/assumptions.md: watches-once-registered
-const START_TAKES: Duration = Duration::from_secs(15);
-
 /// How long the answer of a scale subresource is kept. Its readers repeat the request long before.
 const SCALE_ANSWER_TTL: Duration = Duration::from_secs(600);
 
@@ -434,13 +429,13 @@ impl Inner {
         last_contact.is_some_and(|before| before.was_unreachable(last_heartbeat))
     }
 
-    /// The watch of Leases may be ahead of that of Nodes by `WATCH_GAP`.
-    fn may_have_just_started(&self, node: &str) -> bool {
+    /// A kubelet shows that it started by a renewal at another time than the next one of the kubelet before, or by
+    /// registering its Node, which shows nothing about pods that were bound later.
+    fn may_have_just_started(&self, pod: &Pod, node: &str) -> bool {
+        let Some(absence) = self.absences.get(node) else { return false };
         let started_at = self.heartbeats.get(node).and_then(|heartbeat| heartbeat.started_at);
-        let absence = self.absences.get(node);
-        started_at
-            .zip(absence)
-            .is_some_and(|(started_at, absence)| absence.since <= started_at + START_TAKES + WATCH_GAP)
+        absence.young_node_created.is_some_and(|created| pod.bound_at < created)
+            || started_at.is_some_and(|started_at| absence.since <= started_at + STARTS_WITHIN)
     }
 
     /// Records every node that a pod or a volume Lease names and that does not exist.

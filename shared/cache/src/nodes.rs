@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::absence::KubeletContact;
+use super::absence::{KubeletContact, STARTS_WITHIN};
 use super::object::{Identity, Notify, Object, ProjectError, Undecodable, parse_identity};
 use super::table::{Entry, Table};
 use super::wall::WallClock;
@@ -269,7 +269,9 @@ impl Object for Node {
         inner.update_absence(&name, now);
         if let Entry::Known(node) = &removed {
             let last_contact = inner.last_contact_before_deletion(node, now);
-            inner.absences.record_node_deleted(&name, last_contact, node.reports_deletions);
+            let age = node.age + now.since(node.first_seen);
+            let young = (age < STARTS_WITHIN).then_some(node.created);
+            inner.absences.record_node_deleted(&name, last_contact, node.reports_deletions, young);
         }
         notify(Change::Node { name: &name, taints: true, readiness: true });
         if let Entry::Known(node) = removed {

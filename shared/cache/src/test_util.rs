@@ -28,6 +28,6 @@ impl Cache {
             observed_until: end_of_time,
             lease_duration: Duration::ZERO,
         };
-        self.inner.write().absences.record_node_deleted(node, Some(last_contact), false);
+        self.inner.write().absences.record_node_deleted(node, Some(last_contact), false, None);
     }
 }

@@ -616,7 +616,7 @@ impl Liveness for View<'_> {
     fn reports_deletions(&self, node: &str) -> bool {
         View::reports_deletions(self, node)
     }
-    fn may_have_just_started(&self, node: &str) -> bool {
-        View::may_have_just_started(self, node)
+    fn may_have_just_started(&self, pod: &Pod, node: &str) -> bool {
+        View::may_have_just_started(self, pod, node)
     }
 }

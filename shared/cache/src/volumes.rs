@@ -49,7 +49,7 @@ impl UseReport {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RemovedPods {
     /// When their processes have terminated, if the kubelet sees the removal. `None`: unknown, because its worker may
-    /// have been busy.
+    /// have been busy, or because the kubelet may have just started.
     pub(super) terminates_at: Option<Mono>,
     /// Whether the kubelet was unreachable before its Node was deleted, at each removal. The record of a missing
     /// node's kubelet is dropped with its last pod, so it is copied here.
@@ -292,8 +292,10 @@ impl Inner {
         let used = claims_of(pod).filter_map(|key| self.volumes.bound_volume(&key).cloned());
         let volumes: BTreeSet<Arc<str>> = taken.chain(used).collect();
         let unreachable = self.unreachable_before_node_deleted(node);
+        let sees_it = pod.has_answered() || !self.may_have_just_started(pod, node);
+        let terminates_at = pod.terminates_at_if_removed(now).filter(|_| sees_it);
         for name in volumes {
-            let (terminates_at, removed) = (pod.terminates_at_if_removed(now), &mut self.volumes.entry(&name).removed);
+            let removed = &mut self.volumes.entry(&name).removed;
             let new = RemovedPods { terminates_at, all_unreachable: unreachable };
             let all = removed.entry(Arc::clone(node)).or_insert(new);
             let latest = all.terminates_at.zip(terminates_at).map(|(earlier, end)| earlier.max(end));

@@ -274,6 +274,12 @@ impl Pod {
         Some(deletion.first_seen + grace_period(deletion.grace))
     }
 
+    /// Whether its kubelet has reported that it saw the last change of the pod, such as its deletion.
+    #[must_use]
+    pub const fn has_answered(&self) -> bool {
+        self.observed_generation > 0 && self.observed_generation >= self.generation
+    }
+
     /// When its processes have terminated at the latest, if its kubelet sees the removal now. A kubelet that has not
     /// reported that it saw the deletion gives them the whole grace period of the pod from here. `None`: its worker
     /// may be busy, and terminates them only after that.
@@ -281,7 +287,7 @@ impl Pod {
     pub fn terminates_at_if_removed(&self, now: Mono) -> Option<Mono> {
         let full_grace_ends_at = now + grace_period(self.spec_grace_seconds);
         let ends = match self.grace_ends_at() {
-            Some(ends) if self.observed_generation >= self.generation.max(1) => ends,
+            Some(ends) if self.has_answered() => ends,
             Some(ends) => ends.max(full_grace_ends_at),
             None => full_grace_ends_at,
         };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use pod_safety_model::{FenceEvidenceKind, Incarnation, Mono, OUT_OF_SERVICE_TAINT, lease_duration};
+use pod_safety_model::{FenceEvidenceKind, Incarnation, Mono, OUT_OF_SERVICE_TAINT, Pod, lease_duration};
 use pod_safety_wire::{self as wire, Raw, WireError};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -355,7 +355,7 @@ pub trait Liveness {
     fn unreachable_before_node_deleted(&self, node: &str) -> bool;
     /// Whether the kubelet of a missing node reports at once that it observed the deletion of a pod. `false` if unknown.
     fn reports_deletions(&self, node: &str) -> bool;
-    /// Whether the kubelet of a missing node may have started so shortly before its Node was deleted that it watches no
-    /// pods. `false` if unknown.
-    fn may_have_just_started(&self, node: &str) -> bool;
+    /// Whether the kubelet of a missing node may have started so shortly before its Node was deleted that it does not know
+    /// this pod. `false` if unknown.
+    fn may_have_just_started(&self, pod: &Pod, node: &str) -> bool;
 }

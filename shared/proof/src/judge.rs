@@ -221,13 +221,12 @@ pub fn may_be_unable_to_report(pod: &Pod, node: &str, cache: &dyn Liveness) -> O
     let due = due.filter(|_| pod.observed_generation > 0 && pod.observed_generation < pod.generation);
     let reported = cache.last_heartbeat(node).map(|sign| sign.at);
     let reported_since = due.zip(reported).is_some_and(|(due, at)| at >= due + STATUS_SYNC_PERIOD);
-    let answered = pod.observed_generation >= pod.generation.max(1);
     if pod.mirror {
         None
     } else if pod.worker_may_be_busy || reported_since {
         Some(Inability::Busy)
     } else {
-        (!answered && cache.may_have_just_started(node)).then_some(Inability::JustStarted)
+        (!pod.has_answered() && cache.may_have_just_started(pod, node)).then_some(Inability::JustStarted)
     }
 }
 

@@ -1,14 +1,19 @@
 //! Writes of a kubelet, for nodes without a machine: its Lease, which its Node owns, and its reports about deleted pods.
 
+use std::time::Duration;
+
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod, PodStatus};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, OwnerReference};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Client};
 use serde_json::json;
 
 use crate::objects::{self, LEASE_NAMESPACE};
 use crate::{Error, observe};
+
+/// A quarter of the duration of a Lease.
+const RENEW_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Creates the node, and its Lease with the Node as its owner: the garbage collector deletes the Lease with the Node.
 pub async fn register(client: &Client, node: &Node) -> Result<Node, Error> {
@@ -26,9 +31,16 @@ pub async fn register(client: &Client, node: &Node) -> Result<Node, Error> {
     created.map(|_lease| node).map_err(Error::api("create the Lease of a node"))
 }
 
-/// Renews a Lease. `None`: it does not exist, and a kubelet without a Node cannot create it.
+/// Renews a Lease, by a clock on which ten seconds have passed since the last renewal: so does a kubelet that has not been
+/// restarted. `None`: it does not exist, and a kubelet without a Node cannot create it.
 pub async fn renew(client: &Client, node: &str) -> Result<Option<Lease>, Error> {
-    let patch = Patch::Merge(json!({ "spec": objects::lease(node).spec }));
+    let failed = Error::api(format!("read the Lease of {node}"));
+    let Some(before) = leases(client).get_opt(node).await.map_err(failed)? else { return Ok(None) };
+    let mut spec = objects::lease(node).spec.unwrap_or_default();
+    if let Some(renewed) = before.spec.and_then(|spec| spec.renew_time) {
+        spec.renew_time = Some(MicroTime(renewed.0 + RENEW_INTERVAL));
+    }
+    let patch = Patch::Merge(json!({ "spec": spec }));
     match leases(client).patch(node, &PatchParams::default(), &patch).await {
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
         answer => answer.map(Some).map_err(Error::api(format!("renew the Lease of {node}"))),

@@ -1,7 +1,7 @@
 //! The cache as the kernel sees it, or as a planted bug distorts it.
 
 use jiff::Timestamp;
-use pod_safety_model::Mono;
+use pod_safety_model::{Mono, Pod};
 use pod_safety_proof::{AbsenceRead, LastHeartbeat, Liveness, Renewal};
 
 use crate::process::View;
@@ -40,7 +40,7 @@ impl Liveness for FaultyCache<'_> {
     fn reports_deletions(&self, node: &str) -> bool {
         self.0.reports_deletions(node)
     }
-    fn may_have_just_started(&self, node: &str) -> bool {
-        !self.1.has_plant(Plant::NeverJustStarted) && self.0.may_have_just_started(node)
+    fn may_have_just_started(&self, pod: &Pod, node: &str) -> bool {
+        !self.1.has_plant(Plant::NeverJustStarted) && self.0.may_have_just_started(pod, node)
     }
 }

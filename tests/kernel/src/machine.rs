@@ -102,6 +102,7 @@ pub(crate) fn kubelet(world: &mut World, step: Kubelet, scope: &Scope) -> Option
 /// Without its Node the kubelet cannot create its Lease: the Lease would have no owner.
 fn renew(world: &mut World) -> Option<()> {
     let (now, starts) = (world.now, !world.machine.renewed);
+    let restarts = starts && world.lease.is_some();
     match &mut world.lease {
         Some(lease) if lease.renewed == now && !starts => return None,
         Some(lease) => lease.renewed = now,
@@ -109,7 +110,7 @@ fn renew(world: &mut World) -> Option<()> {
     }
     world.machine.renewed = true;
     world.process.lease_renewed = true;
-    world.process.kubelet_started |= starts;
+    world.process.kubelet_started |= restarts;
     if let Some(node) = &mut world.node
         && node.boot == world.machine.boot
     {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use pod_safety_model::{Incarnation, Mono};
+use pod_safety_model::{Incarnation, Mono, Pod};
 use pod_safety_proof::{AbsenceRead, Evidence, LastHeartbeat, Liveness, PodVersion, Renewal, ReportKind};
 
 use crate::objects;
@@ -252,6 +252,9 @@ fn nodes(world: &mut World, now: u8, scope: &Scope) -> Option<()> {
         return None;
     }
     process.node = uid;
+    if came {
+        process.started_at = Some(now);
+    }
     let unbroken = now - process.last_contact <= scope.break_ticks();
     let gone_at = if let CachedLease::Gone(at) = process.lease { Some(at) } else { None };
     let at = process.renewed_at.unwrap_or(0).max(process.watching_since);
@@ -351,7 +354,7 @@ impl Liveness for View<'_> {
         self.scope.reports_observed_generation && self.process.absence.is_some_and(|absence| absence.deletion_observed)
     }
 
-    fn may_have_just_started(&self, _node: &str) -> bool {
+    fn may_have_just_started(&self, _pod: &Pod, _node: &str) -> bool {
         let times = self.process.started_at.zip(self.process.absence);
         times.is_some_and(|(started_at, absence)| {
             u64::from(absence.since.saturating_sub(started_at)) * self.scope.tick <= START_SECONDS + BREAK_SECONDS

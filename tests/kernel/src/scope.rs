@@ -22,7 +22,8 @@ pub enum Axiom {
     /// A kubelet that starts registers its Node, and writes to a pod, before it starts the pod's containers.
     /// docs/assumptions.md: writes-before-it-starts
     WritesBeforeItStarts,
-    /// A kubelet that starts renews its Lease before its Node is deleted, while this process watches.
+    /// A kubelet that starts renews its Lease, if there is one, before its Node is deleted. This process watches from its start
+    /// until it lists its pods.
     /// docs/assumptions.md: renews-when-it-starts
     RenewsWhenItStarts,
     /// A kubelet whose worker starts a container has reported that before.

@@ -295,7 +295,7 @@ impl Scope {
                 if cut_off && !self.breaks(Axiom::CutOffNodesAreKept) {
                     return None;
                 }
-                let starts = world.machine.registered && !world.machine.renewed;
+                let starts = world.machine.registered && !world.machine.renewed && world.lease.is_some();
                 if starts && !self.breaks(Axiom::RenewsWhenItStarts) {
                     return None;
                 }

@@ -46,7 +46,7 @@ impl Liveness for EmptyCache {
     fn reports_deletions(&self, _node: &str) -> bool {
         false
     }
-    fn may_have_just_started(&self, _node: &str) -> bool {
+    fn may_have_just_started(&self, _pod: &Pod, _node: &str) -> bool {
         false
     }
 }

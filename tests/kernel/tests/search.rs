@@ -46,9 +46,9 @@ tests! {
     fn old_kubelet() { all(scopes::OLD_KUBELET, 527_364, 30); }
     /// The evidence of one first read was used with a later one. The kubelet restarts and registers its Node again; the
     /// Node is then deleted.
-    fn bug_a_first_read_that_replaced_another_had_no_quarantine_behind_it() { all(scopes::RESTARTS, 1_692_698, 34); }
-    fn unreachable() { all(scopes::UNREACHABLE, 838_084, 32); }
-    fn unreachable_thorough() { all(Scope { horizon: 6, ..scopes::UNREACHABLE }, 2_151_010, 34); }
+    fn bug_a_first_read_that_replaced_another_had_no_quarantine_behind_it() { all(scopes::RESTARTS, 1_725_826, 34); }
+    fn unreachable() { all(scopes::UNREACHABLE, 856_994, 32); }
+    fn unreachable_thorough() { all(Scope { horizon: 6, ..scopes::UNREACHABLE }, 2_201_249, 34); }
     fn own_deletion() { all(scopes::OWN_DELETION, 72_271, 23); }
     fn power() { all(scopes::POWER, 311_828, 35); }
     fn instance() { all(scopes::INSTANCE, 706_370, 41); }

@@ -221,7 +221,7 @@ fn bug_a_kubelet_that_had_just_started_counted_as_gone() {
     for (observed, acts, held) in [(3, vec![], vec!["KubeletMayNotReport"]), (4, vec![REMOVE], vec![])] {
         let world = connected();
         world.apply(Kind::Nodes, &node("gone").uid("uid-again"), at(2));
-        world.apply(Kind::NodeLeases, &lease("gone", 3), at(3));
+        [3, 4].into_iter().for_each(|second| world.apply(Kind::NodeLeases, &lease("gone", second), at(second)));
         world.remove(Kind::Nodes, "uid-again", at(4));
         world.apply(Kind::Pods, &deleted(30).observed(observed), at(5));
         world.record_absence_read("gone", at(100));

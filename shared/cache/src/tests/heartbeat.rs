@@ -327,12 +327,12 @@ fn bug_a_node_without_a_lease_counted_as_unreachable() {
 #[test]
 fn bug_a_kubelet_that_had_just_started_counted_as_one_that_watches_its_pods() {
     let steady = || (1..=8).map(|step| 1 + 10 * step).collect::<Vec<u64>>();
-    let brief = || lease("n", 6).set("/spec/leaseDurationSeconds", json!(20));
+    let brief = |second: u64| lease("n", second).set("/spec/leaseDurationSeconds", json!(20));
     type Act<'a> = &'a dyn Fn(&Cache);
     let renew = |times: Vec<u64>| {
         move |cache: &Cache| times.iter().for_each(|time| apply::<NodeLease>(cache, &lease("n", *time), at(*time)))
     };
-    let rows: [(&str, Act<'_>, u64, bool); 13] = [
+    let rows: [(&str, Act<'_>, u64, bool); 14] = [
         ("nothing since the first list", &|_| (), 2, false),
         ("each ten seconds", &renew(steady()), 82, false),
         ("eleven seconds", &renew(vec![11, 22, 32]), 33, false),
@@ -343,16 +343,11 @@ fn bug_a_kubelet_that_had_just_started_counted_as_one_that_watches_its_pods() {
         ("its clock was set back", &renew(vec![11, 5]), 12, true),
         (
             "five of twenty seconds",
-            &|cache| {
-                apply::<NodeLease>(
-                    cache,
-                    &brief().set("/spec/renewTime", lease("n", 6)["spec"]["renewTime"].clone()),
-                    at(6),
-                )
-            },
-            7,
+            &|cache| [6, 11].into_iter().for_each(|second| apply::<NodeLease>(cache, &brief(second), at(second))),
+            42,
             false,
         ),
+        ("another duration", &|cache| apply::<NodeLease>(cache, &brief(11), at(11)), 12, true),
         (
             "its Lease was created again",
             &|cache| {
@@ -360,10 +355,10 @@ fn bug_a_kubelet_that_had_just_started_counted_as_one_that_watches_its_pods() {
                 apply::<NodeLease>(cache, &lease("n", 11).uid("another"), at(11));
             },
             12,
-            true,
+            false,
         ),
         ("a list missed renewals", &|cache| list::<NodeLease>(cache, &[lease("n", 31)], at(31)), 32, true),
-        ("a list missed its end", &|cache| list::<NodeLease>(cache, &[], at(31)), 32, true),
+        ("a list missed its end", &|cache| list::<NodeLease>(cache, &[], at(31)), 32, false),
         (
             "it was unreadable",
             &|cache| {
@@ -378,9 +373,27 @@ fn bug_a_kubelet_that_had_just_started_counted_as_one_that_watches_its_pods() {
         list::<Pod>(&cache, &[pod("a").on("n")], at(1));
         list::<Node>(&cache, &[node("n")], at(1));
         renewals(&cache);
-        let may_have = || cache.read().view().may_have_just_started("n");
+        let may_have = || {
+            let guard = cache.read();
+            guard.view().may_have_just_started(guard.view().pod(&uid("uid-a")).unwrap(), "n")
+        };
         assert!(!may_have(), "{what}: its Node is there");
         cache.remove::<Node>(&uid("uid-n"), at(gone));
         assert_eq!(may_have(), expected, "{what}");
+    }
+}
+
+/// It was restarted after its Node had been deleted, so it registered again, and had no Lease to renew before ten seconds.
+#[test]
+fn bug_a_kubelet_that_had_just_registered_counted_as_one_that_knows_earlier_pods() {
+    for (bound, gone, expected) in [(39, 34, true), (40, 34, false), (39, 35, false)] {
+        let cache = listed();
+        let created = |object: Obj, second: u64| object.set("/metadata/creationTimestamp", json!(timestamp(second)));
+        apply::<Pod>(&cache, &created(pod("a").on("n"), bound), at(1));
+        apply::<Node>(&cache, &created(node("n"), 40), at(5));
+        cache.remove::<Node>(&uid("uid-n"), at(gone));
+        let guard = cache.read();
+        let pod = guard.view().pod(&uid("uid-a")).unwrap();
+        assert_eq!(guard.view().may_have_just_started(pod, "n"), expected, "bound at {bound}, gone at {gone}");
     }
 }

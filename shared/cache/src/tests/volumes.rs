@@ -303,7 +303,7 @@ fn the_last_removed_pod_to_terminate_keeps_the_volume_of_a_missing_node() {
     ] {
         let cache = used();
         if what.contains("started") {
-            apply::<NodeLease>(&cache, &super::lease("n", 1), at(1));
+            [1, 2].into_iter().for_each(|second| apply::<NodeLease>(&cache, &super::lease("n", second), at(1)));
         }
         apply::<Pod>(&cache, &user("b", "n", "c").running(), at(1));
         apply::<Pod>(&cache, &first.rv(11), at(1));
@@ -314,6 +314,8 @@ fn the_last_removed_pod_to_terminate_keeps_the_volume_of_a_missing_node() {
         let view = guard.view();
         let state = (view.removed_pods_terminate_at("v", &holder), view.is_used_on_missing_node("v", &holder));
         assert_eq!(state, (ends, uses), "the first {what}");
+        let last = view.last_termination_on_missing_node("v").map(|(_, end)| end);
+        assert_eq!(last, Some(ends), "the first {what}");
     }
 }
 

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use pod_safety_proof::{AbsenceRead, Inability};
 
-use super::super::volumes::RemovedPods;
 use super::{Lookup, View};
 use crate::clock::Mono;
 use crate::model::{Holder, Pod};
@@ -29,8 +28,8 @@ impl<'a> View<'a> {
     /// no pods: it renewed its Lease in that time, and not when a kubelet that runs would have. `false` also where
     /// this process did not watch its Lease.
     #[must_use]
-    pub fn may_have_just_started(&self, node: &str) -> bool {
-        self.inner.may_have_just_started(node)
+    pub fn may_have_just_started(&self, pod: &Pod, node: &str) -> bool {
+        self.inner.may_have_just_started(pod, node)
     }
 
     /// See [`pod_safety_proof::may_be_unable_to_report`].
@@ -53,7 +52,9 @@ impl<'a> View<'a> {
     pub fn is_used_on_missing_node(&self, volume: &str, holder: &Holder) -> bool {
         let taken_for = holder.pod.as_ref().and_then(|pod| self.pod(pod));
         let mut users = self.pods_using(volume).chain(taken_for);
-        let removed = || self.removed_from(volume, holder).is_some_and(|removed| self.terminate_at(removed).is_none());
+        let removed = || {
+            self.inner.volumes.removed(volume).any(|(node, all)| **node == *holder.node && all.terminates_at.is_none())
+        };
         !self.unreachable_before_node_deleted(&holder.node)
             && (users.any(|pod| pod.node.as_ref() == Some(&holder.node) && pod.may_mount_volumes()) || removed())
     }
@@ -62,8 +63,8 @@ impl<'a> View<'a> {
     /// the removal.
     #[must_use]
     pub fn removed_pods_terminate_at(&self, volume: &str, holder: &Holder) -> Option<Mono> {
-        let ends = self.terminate_at(self.removed_from(volume, holder)?);
-        ends.filter(|_| !self.unreachable_before_node_deleted(&holder.node))
+        let (_, removed) = self.inner.volumes.removed(volume).find(|(node, _)| **node == holder.node)?;
+        removed.terminates_at.filter(|_| !self.unreachable_before_node_deleted(&holder.node))
     }
 
     /// The same for a volume without a holder: the missing node on which the pods terminate last, with `None` where
@@ -72,17 +73,6 @@ impl<'a> View<'a> {
     pub fn last_termination_on_missing_node(&self, volume: &str) -> Option<(&'a Arc<str>, Option<Mono>)> {
         let last_reports = self.inner.volumes.removed(volume).filter(|(_, removed)| !removed.all_unreachable);
         let missing = last_reports.filter(|(node, _)| matches!(self.node(node), Lookup::Absent));
-        missing.map(|all| (all.0, self.terminate_at(all))).max_by_key(|(_, end)| (end.is_none(), *end))
-    }
-
-    /// When these pods of a missing node have terminated. `None`: unknown, because a worker of its kubelet may be busy, or
-    /// because that kubelet may watch no pods.
-    fn terminate_at(&self, (node, removed): (&Arc<str>, &RemovedPods)) -> Option<Mono> {
-        removed.terminates_at.filter(|_| !self.may_have_just_started(node))
-    }
-
-    /// The pods with this volume that other clients removed from the node of its holder.
-    fn removed_from(&self, volume: &str, holder: &Holder) -> Option<(&'a Arc<str>, &'a RemovedPods)> {
-        self.inner.volumes.removed(volume).find(|(node, _)| **node == holder.node)
+        missing.map(|(node, removed)| (node, removed.terminates_at)).max_by_key(|(_, end)| (end.is_none(), *end))
     }
 }

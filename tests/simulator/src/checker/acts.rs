@@ -155,13 +155,12 @@ impl Acts {
     /// Whether this node's kubelet may have just started when its Node was deleted, for all that the processes under test know: it
     /// did not renew its Lease ten seconds after the renewal before, or they listed the Leases again.
     pub(super) fn may_have_just_started(&self, node: &str) -> bool {
-        let Some(from) = self.missing_since(node).map(|since| since.saturating_sub(MAY_BEGIN_WITHIN)) else {
-            return false;
-        };
+        let Some(since) = self.missing_since(node) else { return false };
+        let from = since.saturating_sub(MAY_BEGIN_WITHIN);
         let renewals = self.renewals.get(node).map(Vec::as_slice).unwrap_or_default();
-        let in_step = |pair: &[Duration]| (9..=12).contains(&(pair[1] - pair[0]).as_secs());
-        let first = renewals.first().is_some_and(|first| *first >= from);
-        first || renewals.windows(2).any(|pair| pair[1] >= from && !in_step(pair)) || self.listed_again_at >= Some(from)
+        let in_step = |pair: &[Duration]| (10_000..=11_000).contains(&(pair[1] - pair[0]).as_millis());
+        renewals.windows(2).any(|pair| pair[1] >= from && !in_step(pair))
+            || self.listed_again_at.is_some_and(|at| (from..=since + MAY_BEGIN_WITHIN).contains(&at))
     }
 
     /// Whether this node's Lease had not been renewed for so long when its Node went that it was silent for whoever
