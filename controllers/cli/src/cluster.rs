@@ -175,7 +175,7 @@ pub(crate) struct Session {
 pub(crate) type SelectedObjects = BTreeSet<(String, String)>;
 
 /// The longest timeout of a request.
-const DAY: Duration = Duration::from_hours(24);
+const LONGEST_TIMEOUT: Duration = Duration::from_hours(24);
 
 /// How long the reads of the scales of custom resources may take, all together: the operator waits, and a result
 /// without them lists what is missing.
@@ -292,7 +292,7 @@ fn retry_reads(connection: Connection) -> Connection {
 fn request_timeout(text: &str) -> Result<Duration, String> {
     const ALLOWED: &str = "allowed is up to 24h, written such as 10s or 1m30s, or 10 for seconds; 0: no limit";
     let seconds = text.parse::<u64>().map(|seconds| format!("{seconds}s"));
-    let timeout = duration::between(seconds.as_deref().unwrap_or(text), Duration::ZERO, DAY, ALLOWED)?;
+    let timeout = duration::between(seconds.as_deref().unwrap_or(text), Duration::ZERO, LONGEST_TIMEOUT, ALLOWED)?;
     Ok(if timeout.is_zero() { Duration::MAX } else { timeout })
 }
 

@@ -59,7 +59,7 @@ fn node_absence(pod: &Pod, name: &str, ctx: &ExplainContext<'_>) -> Finding {
     // A first read that is made now would begin a quarantine that counts.
     let from = pod.report_due_at(view.reports_deletions(name));
     let was_unreachable = pod.has_terminated() || view.unreachable_before_node_deleted(name);
-    let unable = view.may_be_unable_to_report(pod, name).filter(|_| !was_unreachable);
+    let unable = view.why_unable_to_report(pod, name).filter(|_| !was_unreachable);
     let counts_from_now = was_unreachable || unable.is_none() && from.is_some_and(|from| from <= *now);
     let (met, detail) = match first_read {
         Some(first_read) if last_heartbeat >= Some(first_read.requested_at()) => {

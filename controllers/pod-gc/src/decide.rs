@@ -121,7 +121,7 @@ fn decide_orphaned(name: &Arc<str>, view: &View<'_>, now: Mono, config: &Config)
         if view.unreachable_is_proof(pod, name, absence_read) {
             push_force(&mut decision, pod, Claim::NodeGone { node: Arc::clone(name) });
         } else if let Some(from) = pod.report_due_at(view.reports_deletions(name)) {
-            if let Some(why) = view.may_be_unable_to_report(pod, name) {
+            if let Some(why) = view.why_unable_to_report(pod, name) {
                 let hold = Hold::KubeletMayNotReport { node: Arc::clone(name), why };
                 unable.push((Subject::Pod(pod.key.clone()), hold));
             } else {

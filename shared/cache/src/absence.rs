@@ -17,7 +17,7 @@ const START_TAKES: Duration = Duration::from_secs(15);
 pub(super) const STARTS_WITHIN: Duration = START_TAKES.saturating_add(WATCH_GAP);
 
 /// The absence of a node, and the first quorum read of it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Absence {
     /// Since when this process has missed the node, without a gap.
     pub since: Mono,
@@ -63,10 +63,7 @@ impl Absences {
         if !missing {
             self.0.remove(name);
         } else if !self.0.contains_key(name) {
-            let (last_contact, young_node_created, first_read) = (None, None, None);
-            let absence =
-                Absence { since: now, last_contact, reports_deletions: false, young_node_created, first_read };
-            self.0.insert(Arc::clone(name), absence);
+            self.0.insert(Arc::clone(name), Absence { since: now, ..Absence::default() });
         }
     }
 

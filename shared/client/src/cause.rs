@@ -27,7 +27,7 @@ pub(crate) struct ProxyFailed {
 /// The server's certificate is of an unknown authority, where the kubeconfig names none.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "its certificate was not issued by an authority that this machine trusts, and the kubeconfig names no other: give its cluster certificate-authority-data (the ca.crt of the API server, in base64) or certificate-authority (that file). With insecure-skip-tls-verify your login would go to whoever answers"
+    "its certificate is not signed by a certificate authority that this machine trusts, and the kubeconfig names none: set certificate-authority-data (the ca.crt of the API server, in base64) or certificate-authority (the path of that file) of its cluster. With insecure-skip-tls-verify your credentials are sent to any server that answers"
 )]
 pub(crate) struct UnknownAuthority;
 

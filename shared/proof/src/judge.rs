@@ -184,12 +184,12 @@ fn no_report_since(first: &AbsenceRead, node: &str, cache: &dyn Liveness) -> Res
 
 /// Whether it is proof for this pod that the kubelet of a missing node has not reported since the first read `first`. This
 /// holds in three cases: the kubelet was unreachable before its Node was deleted; or it reported that the pod terminated;
-/// or the pod was deleted gracefully before `first`, and the kubelet had the time to respond and nothing that prevents it.
+/// or the pod was deleted gracefully before `first`, the kubelet had the time to respond, and nothing prevented it.
 #[must_use]
 pub fn unreachable_is_proof(pod: &Pod, node: &str, first: &AbsenceRead, cache: &dyn Liveness) -> bool {
     let due = pod.report_due_at(cache.reports_deletions(node));
     pod.has_terminated()
-        || due.is_some_and(|due| due <= first.requested_at()) && may_be_unable_to_report(pod, node, cache).is_none()
+        || due.is_some_and(|due| due <= first.requested_at()) && why_unable_to_report(pod, node, cache).is_none()
         || cache.unreachable_before_node_deleted(node)
 }
 
@@ -216,7 +216,7 @@ pub enum Inability {
 /// Why the kubelet of a missing node may be unable to report on this pod. Static pods are excluded: they have no replacement
 /// on another node.
 #[must_use]
-pub fn may_be_unable_to_report(pod: &Pod, node: &str, cache: &dyn Liveness) -> Option<Inability> {
+pub fn why_unable_to_report(pod: &Pod, node: &str, cache: &dyn Liveness) -> Option<Inability> {
     let due = pod.report_due_at(cache.reports_deletions(node));
     let due = due.filter(|_| pod.observed_generation > 0 && pod.observed_generation < pod.generation);
     let reported = cache.last_heartbeat(node).map(|sign| sign.at);

@@ -47,8 +47,8 @@ pub use facts::{
 pub use guard::{Forbidden, GuardRefusal, Permit, check};
 pub use holds::{EvidenceDefect, EvidenceFields, NodeState};
 pub use judge::{
-    Inability, Mark, NodeEvidence, check_claim, check_quarantine, is_reusable, may_be_unable_to_report,
-    unreachable_is_proof, verify_fenced, verify_node_gone, verify_pod, verify_pods_ended, verify_trusted_taint,
+    Inability, Mark, NodeEvidence, check_claim, check_quarantine, is_reusable, unreachable_is_proof, verify_fenced,
+    verify_node_gone, verify_pod, verify_pods_ended, verify_trusted_taint, why_unable_to_report,
 };
 pub use refusal::{Reason as RefusalReason, Refusal};
 pub use shape::{Resource, Shape};

@@ -24,18 +24,18 @@ impl<'a> View<'a> {
         self.absence(node).is_some_and(|absence| absence.reports_deletions)
     }
 
-    /// Whether the kubelet of a missing node may have started so shortly before its Node was deleted that it watches
-    /// no pods: it renewed its Lease in that time, and not when a kubelet that runs would have. `false` also where
-    /// this process did not watch its Lease.
+    /// Whether the kubelet of a missing node may have started so shortly before its Node was deleted that it does not
+    /// know this pod: it renewed its Lease then, and not when a kubelet that runs would have, or it registered its Node
+    /// after the pod was bound. `false` also where this process did not watch.
     #[must_use]
     pub fn may_have_just_started(&self, pod: &Pod, node: &str) -> bool {
         self.inner.may_have_just_started(pod, node)
     }
 
-    /// See [`pod_safety_proof::may_be_unable_to_report`].
+    /// See [`pod_safety_proof::why_unable_to_report`].
     #[must_use]
-    pub fn may_be_unable_to_report(&self, pod: &Pod, node: &str) -> Option<Inability> {
-        pod_safety_proof::may_be_unable_to_report(pod, node, self)
+    pub fn why_unable_to_report(&self, pod: &Pod, node: &str) -> Option<Inability> {
+        pod_safety_proof::why_unable_to_report(pod, node, self)
     }
 
     /// See [`pod_safety_proof::unreachable_is_proof`].

@@ -193,7 +193,7 @@ impl Kubelet {
             return;
         }
         // docs/assumptions.md: watches-once-registered
-        if first && server.cached_that("Node", |node| str_at(node, "/metadata/name") == &*self.node).is_empty() {
+        if first && self.observe_node().is_none() {
             return self.world.checker.probe("a kubelet began without its Node");
         }
         if first && server.applied() < self.world.etcd.revision() {

@@ -37,7 +37,7 @@ impl Kubelet {
     }
 
     /// The UID of its Node from its informer: the last one received, while nothing arrives.
-    fn observe_node(&self) -> Option<String> {
+    pub(super) fn observe_node(&self) -> Option<String> {
         let server = self.world.servers.get(self.server)?;
         let mut owner = self.owner.lock();
         if !self.world.links.is_cut(&self.node, server.name()) {
