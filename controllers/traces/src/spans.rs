@@ -105,10 +105,13 @@ impl SpanBuilder<'_> {
         Some(span)
     }
 
+    /// A Node that boots again renews its Lease, and may change from False to Unknown, before it shows its new incarnation: times after the
+    /// incident was opened do not count.
     fn detect(&self) -> Option<Span> {
         let (node, last_report) = self.incident.lost?;
-        let noticed = to_timestamp(node.ready_since?)?;
-        Some(self.span("detect", "", last_report?, noticed))
+        last_report?;
+        let noticed = to_timestamp(node.ready_since?)?.min(self.incident.opened_at()?);
+        Some(self.span("detect", "", self.began_at()?, noticed))
     }
 
     /// From the creation of the NodeFence to the first order, or to evidence without an order.

@@ -62,6 +62,22 @@ fn an_incident_has_spans_from_the_last_report_to_the_return_of_the_node() {
     assert_eq!(ids.len(), during.len() + 3, "each span has an id of its own");
 }
 
+/// Its kubelet renews the Lease before it registers the new boot ID.
+#[test]
+fn bug_a_node_that_boots_again_moved_the_start_of_its_incident() {
+    let world = lost();
+    let before = spans_of(&world, &[], &[]);
+    world.put(Kind::NodeLeases, objects::lease("n", 140), at(140));
+    world.put(Kind::Nodes, node(BOOT, "Unknown", 141), at(141));
+    let detect = |spans: &[Span]| lines(spans)[0].clone();
+    assert_eq!(detect(&before), "?/detect 10000 60000");
+    assert_eq!(
+        detect(&spans_of(&world, &[], &[])),
+        "?/detect 10000 70000",
+        "it was lost when its NodeFence was created"
+    );
+}
+
 /// `Recovered` has a timestamp in whole seconds, an order in milliseconds.
 #[test]
 fn the_span_of_an_incident_contains_its_last_order() {
