@@ -20,9 +20,8 @@ pub struct Heartbeat {
     /// When this process saw the Lease renewed or created again, or may have missed that. `None`: it has not changed
     /// since this process began to watch, which shows nothing about the time before.
     pub renewed_at: Option<Mono>,
-    /// When this process last saw a renewal sooner or later than a kubelet that runs renews: it may have started then.
-    /// docs/assumptions.md: renews-when-it-starts
-    pub started_at: Option<Mono>,
+    /// The last sign that the kubelet may have started.
+    pub started: Option<StartSign>,
     /// When this process saw the Lease removed.
     pub deleted_at: Option<Mono>,
     /// The lease duration, within which the kubelet renews.
@@ -31,10 +30,21 @@ pub struct Heartbeat {
     pub renew_time: Option<Timestamp>,
 }
 
+/// A renewal sooner or later than a kubelet that runs renews, or a new Lease.
+/// docs/assumptions.md: renews-when-it-starts
+#[derive(Clone, Copy, Debug)]
+pub struct StartSign {
+    /// When this process saw it.
+    pub seen_at: Mono,
+    /// The creation time of the new Lease, in seconds of the API server's clock: it shows nothing about pods that were bound
+    /// later. `i64::MAX` for a renewal.
+    pub pods_bound_before: i64,
+}
+
 impl Heartbeat {
     /// Of a Lease that no kubelet has renewed yet.
     const fn initial(duration: Duration) -> Self {
-        Self { renewed_at: None, started_at: None, deleted_at: None, duration, renew_time: None }
+        Self { renewed_at: None, started: None, deleted_at: None, duration, renew_time: None }
     }
 }
 
@@ -73,14 +83,19 @@ impl Heartbeats {
         };
         let initial = Heartbeat::initial(after.duration);
         let heartbeat = self.heartbeats.entry(Arc::clone(&after.name)).or_insert(initial);
-        self.unreadable.remove(&after.uid);
+        let was_unreadable = self.unreadable.remove(&after.uid).is_some();
         (heartbeat.deleted_at, heartbeat.renew_time, heartbeat.duration) = (None, after.renew_time, after.duration);
         if moved {
             heartbeat.renewed_at = Some(now);
         }
-        // A new Lease shows no start: a kubelet that registers has one ten seconds later, and any client may delete it.
-        if moved && before.is_some_and(|before| before.uid == after.uid && !is_next_renewal(before, after)) {
-            heartbeat.started_at = Some(now);
+        let pods_bound_before = match before.filter(|before| before.uid == after.uid) {
+            Some(before) => Some(i64::MAX).filter(|_| !is_next_renewal(before, after)),
+            None if was_unreadable => Some(i64::MAX),
+            // A kubelet that registers has a Lease ten seconds later, and in the meantime it may have started again.
+            None => Some(after.created),
+        };
+        if moved && let Some(pods_bound_before) = pods_bound_before {
+            heartbeat.started = Some(StartSign { seen_at: now, pods_bound_before });
         }
         moved
     }
@@ -88,7 +103,8 @@ impl Heartbeats {
     /// Records a Lease that cannot be read. A kubelet may have written it, so it counts as renewed.
     pub(super) fn record_unreadable(&mut self, uid: &Uid, name: &Arc<str>, now: Mono) {
         let initial = Heartbeat::initial(lease_duration(None));
-        let heartbeat = Heartbeat { renewed_at: Some(now), started_at: Some(now), ..initial };
+        let started = Some(StartSign { seen_at: now, pods_bound_before: i64::MAX });
+        let heartbeat = Heartbeat { renewed_at: Some(now), started, ..initial };
         self.heartbeats.insert(Arc::clone(name), heartbeat);
         self.unreadable.insert(uid.clone(), Arc::clone(name));
     }

@@ -21,7 +21,8 @@ fn project_lease(
     let renew_time =
         spec.renew_time.map(|time| time.timestamp().ok_or(ProjectError::Time("spec.renewTime"))).transpose()?;
     let duration = lease_duration(spec.lease_duration_seconds);
-    Ok(NodeLease { name: interner.intern(&name), uid, rv, renew_time, duration })
+    let created = meta.creation_timestamp.map_or(0, wire::Time::whole_seconds);
+    Ok(NodeLease { name: interner.intern(&name), uid, rv, created, renew_time, duration })
 }
 
 impl Object for NodeLease {
@@ -41,14 +42,14 @@ impl Object for NodeLease {
         let uid = Uid::new(renewal.uid)?;
         // The name was checked when the Lease was first stored.
         let cached = inner.leases.get_known(&uid).filter(|cached| *cached.name == *renewal.name)?;
-        let name = Arc::clone(&cached.name);
+        let (name, created) = (Arc::clone(&cached.name), cached.created);
         let rv = renewal.resource_version.parse().ok()?;
         let renew_time = match renewal.renew_time {
             Some(time) => Some(time.timestamp()?),
             None => None,
         };
         let duration = lease_duration(renewal.lease_duration_seconds);
-        Some((Self { name, uid, rv, renew_time, duration }, renewal.resource_version))
+        Some((Self { name, uid, rv, created, renew_time, duration }, renewal.resource_version))
     }
 
     fn table(inner: &mut Inner) -> &mut Table<Self> {

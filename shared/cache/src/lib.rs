@@ -48,7 +48,7 @@ use parking_lot::{RwLock, RwLockReadGuard};
 pub use absence::Absence;
 pub use budgets::parse_selector;
 pub use feed::{read_page, start_feeds};
-pub use heartbeat::Heartbeat;
+pub use heartbeat::{Heartbeat, StartSign};
 pub use metrics::CacheMetrics;
 use object::Object;
 pub use object::{Undecodable, node_from_wire, pod_from_wire};
@@ -430,12 +430,14 @@ impl Inner {
     }
 
     /// A kubelet shows that it started by a renewal at another time than the next one of the kubelet before, or by
-    /// registering its Node, which shows nothing about pods that were bound later.
+    /// creating its Node or its Lease, which shows nothing about pods that were bound later.
     fn may_have_just_started(&self, pod: &Pod, node: &str) -> bool {
         let Some(absence) = self.absences.get(node) else { return false };
-        let started_at = self.heartbeats.get(node).and_then(|heartbeat| heartbeat.started_at);
+        let started = self.heartbeats.get(node).and_then(|heartbeat| heartbeat.started);
+        let shows_start =
+            |sign: &StartSign| pod.bound_at < sign.pods_bound_before && absence.since <= sign.seen_at + STARTS_WITHIN;
         absence.young_node_created.is_some_and(|created| pod.bound_at < created)
-            || started_at.is_some_and(|started_at| absence.since <= started_at + STARTS_WITHIN)
+            || started.as_ref().is_some_and(shows_start)
     }
 
     /// Records every node that a pod or a volume Lease names and that does not exist.

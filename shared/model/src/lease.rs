@@ -16,6 +16,8 @@ pub struct NodeLease {
     pub uid: Uid,
     /// The version that was read.
     pub rv: Rv,
+    /// Its creation time, in seconds of the API server's clock.
+    pub created: i64,
     /// `spec.renewTime` by the kubelet's clock: only compared for change, never with this process's time.
     pub renew_time: Option<Timestamp>,
     /// `spec.leaseDurationSeconds`, as [`lease_duration`] reads it.

@@ -125,10 +125,6 @@ impl Draw {
     }
 }
 
-/// A kubelet that registers creates its Lease some seconds later. One that is started again before creates it, too, and that shows
-/// no start: docs/proof.md, *A kubelet whose Node is deleted in its first second*.
-const LEASES_EXIST_WITHIN: Duration = Duration::from_secs(30);
-
 /// A quarter of the duration of the Leases of `hollow-kubelet/main.go`, in milliseconds.
 const RENEWED_EACH: i128 = 3_000;
 
@@ -198,7 +194,6 @@ async fn start(mode: Mode, nodes: usize) -> Result<Rig> {
     for at in 0..nodes {
         eventually("all identities run", CALM_WITHIN, async || rig.runs(&identity(at)).await).await?;
     }
-    tokio::time::sleep(LEASES_EXIST_WITHIN).await;
     Ok(rig)
 }
 

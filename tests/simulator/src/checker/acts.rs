@@ -153,13 +153,14 @@ impl Acts {
     }
 
     /// Whether this node's kubelet may have just started when its Node was deleted, for all that the processes under test know: it
-    /// did not renew its Lease ten seconds after the renewal before, or they listed the Leases again.
+    /// created its Lease, did not renew it ten seconds after the renewal before, or they listed the Leases again.
     pub(super) fn may_have_just_started(&self, node: &str) -> bool {
         let Some(since) = self.missing_since(node) else { return false };
         let from = since.saturating_sub(MAY_BEGIN_WITHIN);
         let renewals = self.renewals.get(node).map(Vec::as_slice).unwrap_or_default();
         let in_step = |pair: &[Duration]| (10_000..=11_000).contains(&(pair[1] - pair[0]).as_millis());
-        renewals.windows(2).any(|pair| pair[1] >= from && !in_step(pair))
+        renewals.first().is_some_and(|created| *created >= from)
+            || renewals.windows(2).any(|pair| pair[1] >= from && !in_step(pair))
             || self.listed_again_at.is_some_and(|at| (from..=since + MAY_BEGIN_WITHIN).contains(&at))
     }
 
