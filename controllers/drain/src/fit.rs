@@ -21,11 +21,16 @@ struct Amounts {
 
 impl Amounts {
     fn from_map(map: &BTreeMap<String, wire::Quantity>) -> Option<Self> {
-        let read = |key: &str| match map.get(key) {
+        Self::default().replaced_by(map)
+    }
+
+    /// With the amounts of `map` in place of its own.
+    fn replaced_by(self, map: &BTreeMap<String, wire::Quantity>) -> Option<Self> {
+        let read = |key: &str, own: i128| match map.get(key) {
             Some(quantity) => thousandths(quantity.text.as_deref().unwrap_or_default()),
-            None => Some(0),
+            None => Some(own),
         };
-        Some(Self { cpu: read("cpu")?, memory: read("memory")? })
+        Some(Self { cpu: read("cpu", self.cpu)?, memory: read("memory", self.memory)? })
     }
 
     const fn plus(self, other: Self) -> Self {
@@ -106,7 +111,7 @@ fn order_responders(responders: &[wire::EvictionResponder]) -> Vec<String> {
 }
 
 /// What the scheduler adds up (`PodRequests`): the containers together, or an init container with the sidecars that
-/// were started before it.
+/// were started before it. The requests of the pod as a whole (KEP-2837) replace that sum.
 fn requests(spec: &wire::PodNeedsSpec) -> Option<Amounts> {
     let of = |container: &wire::Container| {
         container
@@ -125,7 +130,9 @@ fn requests(spec: &wire::PodNeedsSpec) -> Option<Amounts> {
     for container in &spec.containers {
         beside = beside.plus(of(container)?);
     }
-    Some(beside.max(before).plus(Amounts::from_map(&spec.overhead)?))
+    let all = beside.max(before);
+    let all = spec.resources.as_ref().map_or(Some(all), |of_pod| all.replaced_by(&of_pod.requests))?;
+    Some(all.plus(Amounts::from_map(&spec.overhead)?))
 }
 
 /// `Toleration.ToleratesTaint`.

@@ -38,6 +38,8 @@ messages! {
         overhead: BTreeMap<String, Quantity> = [btree_map = "string, message", tag = "32"] serde[deserialize_with = "null_is_empty"];
         /// Rules about the spread of similar pods.
         topology_spread_constraints: Vec<Presence> = [message, repeated, tag = "33"] serde[deserialize_with = "null_is_empty"];
+        /// The resources of the pod as a whole.
+        resources: Option<Resources> = [message, optional, tag = "40"];
         /// Set if it is scheduled as part of a group.
         scheduling_group: Option<Presence> = [message, optional, tag = "43"];
         /// The responders of an EvictionRequest before the API server's own evictor.
@@ -52,7 +54,7 @@ messages! {
         restart_policy: Option<String> = [string, optional, tag = "24"];
     }
 
-    /// `container.resources`.
+    /// `resources` of a container or a pod.
     Resources {
         /// The resources that must be free on its node.
         requests: BTreeMap<String, Quantity> = [btree_map = "string, message", tag = "2"] serde[deserialize_with = "null_is_empty"];
@@ -147,6 +149,7 @@ mod tests {
                 "tolerations": [{ "key": "k", "operator": "Exists", "effect": "NoSchedule" }],
                 "overhead": { "cpu": "1" },
                 "topologySpreadConstraints": [{ "maxSkew": 1 }],
+                "resources": { "requests": { "cpu": "6" } },
                 "schedulingGroup": { "podGroupName": "g" },
                 "evictionResponders": [{ "name": "example.com/move", "priority": 10000 }],
             },
@@ -159,6 +162,7 @@ mod tests {
         let requests = &spec.containers[0].resources.as_ref().unwrap().requests;
         let texts: Vec<_> = requests.values().map(|one| one.text.as_deref().unwrap()).collect();
         assert_eq!(texts, ["500m", "1Gi", "1"]);
+        assert_eq!(spec.resources.unwrap().requests["cpu"].text.as_deref(), Some("6"));
         assert!(spec.affinity.is_some() && spec.topology_spread_constraints.len() == 1);
         assert_eq!((spec.scheduling_group.is_some(), spec.eviction_responders[0].priority), (true, Some(10_000)));
     }

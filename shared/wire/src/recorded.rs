@@ -103,7 +103,7 @@ fn blanks() -> [(&'static str, String); 19] {
         (
             "pod, to a scheduler",
             format!(
-                "/spec/containers/0/restartPolicy /spec/evictionResponders /spec/schedulingGroup {tolerations} \
+                "/spec/containers/0/restartPolicy /spec/evictionResponders /spec/resources /spec/schedulingGroup {tolerations} \
                  /spec/volumes/0/emptyDir /spec/volumes/1/emptyDir /spec/volumes/1/persistentVolumeClaim /spec/volumes/2/persistentVolumeClaim"
             ),
         ),

@@ -174,3 +174,20 @@ fn only_sidecars_are_added_to_the_requests_of_containers() {
         assert_eq!(fits(&place(&allocatable, &spec)), expected, "{spec}");
     }
 }
+
+/// The requests of a pod as a whole replace those of its containers, each resource for itself.
+#[test]
+fn bug_the_requests_of_a_whole_pod_were_not_counted() {
+    let allocatable = json!({ "cpu": "8", "memory": "4Gi", "pods": "10" });
+    for (of_pod, of_container, overhead, expected) in [
+        (json!({ "cpu": "9" }), json!({}), "0", false),
+        (json!({ "cpu": "8" }), json!({ "cpu": "1" }), "0", true),
+        (json!({ "cpu": "8" }), json!({ "cpu": "1" }), "1m", false),
+        (json!({ "cpu": "1" }), json!({ "cpu": "1", "memory": "5Gi" }), "0", false),
+    ] {
+        let mut spec = requests(&[of_container]);
+        spec["resources"] = json!({ "requests": of_pod });
+        spec["overhead"] = json!({ "cpu": overhead });
+        assert_eq!(fits(&place(&allocatable, &spec)), expected, "{spec}");
+    }
+}
