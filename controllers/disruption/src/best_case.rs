@@ -17,8 +17,10 @@ use super::owners::{OwnerLookup, find_owner};
 struct Scaled {
     /// The controller's replicas. A custom kind may count something else than pods.
     replicas: i32,
-    /// Its pods that the budget selects.
+    /// Its pods that the budget selects and that can become healthy.
     selected: i32,
+    /// Whether the budget selects one that has not terminated.
+    has_pods: bool,
     /// Its pods that the budget does not select.
     others: i32,
 }
@@ -31,13 +33,13 @@ impl Scaled {
     }
 }
 
-/// The pods that a budget counts when all are healthy. Pods that have terminated never become healthy.
+/// The pods that a budget counts when all are healthy. Pods that have terminated or terminate never become healthy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodTotals {
     scaled: BTreeMap<Uid, Scaled>,
     /// Pods without a controller.
     unmanaged: i32,
-    /// Pods whose controllers have no scale.
+    /// Pods whose controllers have no scale, or do not exist.
     unscaled: i32,
     /// Why the number of expected pods is unknown; empty: it is known.
     pub unknown: BTreeSet<String>,
@@ -64,23 +66,28 @@ impl PodTotals {
         let mut totals = Self::default();
         let mut controllers: BTreeMap<&Uid, Uid> = BTreeMap::new();
         for pod in view.pods_of_budget(&budget.key.uid) {
-            let living = i32::from(!pod.phase.is_terminal());
+            let living = i32::from(may_become_healthy(pod));
             match known_owner(pod, view, now) {
                 KnownOwner::Owner(Owner::Scaled(uid, replicas)) => {
                     let scaled = totals.scaled.entry(uid.clone()).or_default();
                     scaled.replicas = replicas;
                     scaled.selected = scaled.selected.saturating_add(living);
+                    scaled.has_pods |= !pod.phase.is_terminal();
                     controllers.extend(pod.controller.as_ref().map(|controller| (&controller.uid, uid)));
                 }
                 KnownOwner::Owner(Owner::NoController) => totals.unmanaged = totals.unmanaged.saturating_add(living),
-                KnownOwner::Owner(Owner::Unscaled(_)) => totals.unscaled = totals.unscaled.saturating_add(living),
+                KnownOwner::Owner(Owner::Deleted(_)) => totals.unscaled = totals.unscaled.saturating_add(living),
+                // Nothing says how many pods it wants, so it may replace one that terminates.
+                KnownOwner::Owner(Owner::Unscaled(_)) => {
+                    totals.unscaled = totals.unscaled.saturating_add(i32::from(!pod.phase.is_terminal()));
+                }
                 KnownOwner::Owner(Owner::Unknown(why)) => drop(totals.unknown.insert(why.into())),
                 KnownOwner::NotRequested(of) => drop(totals.unknown.insert(format!("{of} was not asked"))),
             }
         }
         for (controller, owner) in controllers {
             let all = view.pods_of_controller(controller);
-            let others = all.filter(|pod| !pod.phase.is_terminal() && !selects(budget, pod)).count();
+            let others = all.filter(|pod| may_become_healthy(pod) && !selects(budget, pod)).count();
             if let Some(scaled) = totals.scaled.get_mut(&owner) {
                 scaled.others = scaled.others.saturating_add(i32::try_from(others).unwrap_or(i32::MAX));
             }
@@ -138,7 +145,7 @@ impl PodTotals {
     /// deleted, and need no eviction.
     #[must_use]
     pub fn never_allows(&self, limit: &BudgetLimit) -> bool {
-        let selected = self.scaled.values().any(|scaled| scaled.selected > 0 && scaled.replicas > 0);
+        let selected = self.scaled.values().any(|scaled| scaled.has_pods && scaled.replicas > 0);
         let living = selected || self.unmanaged > 0 || self.unscaled > 0;
         self.unknown.is_empty() && living && self.best_case(limit).allowed <= 0
     }
@@ -148,6 +155,11 @@ impl PodTotals {
     pub fn total_replicas(&self) -> i32 {
         self.scaled.values().map(|scaled| scaled.replicas).fold(0, i32::saturating_add)
     }
+}
+
+/// As `countHealthyPods` counts: a pod that terminates is not healthy, whatever it reports.
+fn may_become_healthy(pod: &Pod) -> bool {
+    !pod.phase.is_terminal() && pod.deletion.is_none()
 }
 
 /// Whether a budget selects the pod.
@@ -170,9 +182,8 @@ fn known_owner(pod: &Pod, view: &View<'_>, now: Mono) -> KnownOwner {
         OwnerLookup::Failed(..) | OwnerLookup::Wait(_) => KnownOwner::Owner(Owner::Unscaled("".into())),
         OwnerLookup::RequestScale(of) => match view.scale(pod).map(|answer| &answer.scale) {
             Some(Ok(Scale::Replicas(replicas))) => KnownOwner::Owner(Owner::Scaled(of.uid.clone(), *replicas)),
-            Some(Ok(Scale::None | Scale::Absent)) => {
-                KnownOwner::Owner(Owner::Unscaled(format!("{}/{}", of.kind, of.name).into()))
-            }
+            Some(Ok(Scale::None)) => KnownOwner::Owner(Owner::Unscaled(format!("{}/{}", of.kind, of.name).into())),
+            Some(Ok(Scale::Absent)) => KnownOwner::Owner(Owner::Deleted(format!("{}/{}", of.kind, of.name).into())),
             Some(Err(why)) => KnownOwner::Owner(Owner::Unknown(why.clone())),
             None => KnownOwner::NotRequested(format!("{}/{}", of.kind, of.name)),
         },

@@ -32,6 +32,8 @@ pub enum Owner {
     NoController,
     /// A controller without a scale (a DaemonSet, a Job), by kind and name.
     Unscaled(Box<str>),
+    /// A controller that does not exist any more, by kind and name.
+    Deleted(Box<str>),
     /// The scale could not be read, and why: its pods are assumed to count.
     Unknown(Box<str>),
 }
@@ -203,7 +205,7 @@ fn sum_scales(members: &[Member]) -> Result<i32, CalculationError> {
     for member in members {
         match &member.owner {
             Owner::Scaled(uid, replicas) => drop(scales.insert(uid, *replicas)),
-            Owner::NoController | Owner::Unscaled(_) => {}
+            Owner::NoController | Owner::Unscaled(_) | Owner::Deleted(_) => {}
             Owner::Unknown(why) => {
                 return Err(CalculationError::Owner { pod: member.name.clone(), why: why.clone() });
             }
@@ -221,6 +223,7 @@ fn is_excluded(budget: &Budget, member: &Member) -> bool {
 fn unscaled_owner(member: &Member) -> Option<(Box<str>, Box<str>)> {
     match &member.owner {
         Owner::Unscaled(kind) => Some((member.name.clone(), kind.clone())),
+        Owner::Deleted(kind) => Some((member.name.clone(), format!("{kind}, which does not exist").into())),
         Owner::Scaled(..) | Owner::NoController | Owner::Unknown(_) => None,
     }
 }

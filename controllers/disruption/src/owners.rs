@@ -100,7 +100,7 @@ fn absent_owner(
 }
 
 fn deleted_owner(controller: &Controller) -> Owner {
-    Owner::Unscaled(format!("{}, which does not exist", display_name(controller)).into())
+    Owner::Deleted(display_name(controller).into())
 }
 
 /// The scale of a controller that the cache does not have, if the answer is recent.

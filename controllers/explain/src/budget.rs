@@ -34,13 +34,14 @@ pub fn explain_budget<'a>(budget: &'a Budget, view: &View<'a>, now: Mono) -> Bud
     let unknown: Vec<String> = reach.unknown.iter().cloned().collect();
     let arithmetic = calculate(budget, &reach);
     let verdict = judge_budget(budget, &members, &reach);
-    let unscaled = unscaled_owners(budget, &members, view, now);
+    let (unscaled, ownerless) = failing_owners(budget, &members, view, now);
     let mut explained = BudgetExplanation {
         budget,
         verdict,
         arithmetic,
         members,
         unscaled,
+        ownerless,
         notes: Vec::new(),
         remediations: Vec::new(),
         unknown,
@@ -103,12 +104,24 @@ fn judge_budget(budget: &Budget, members: &[Member<'_>], reach: &PodTotals) -> B
     }
 }
 
-/// The owners for which kube-controller-manager fails the whole budget (`getExpectedScale`: "found no controllers for
-/// pod"). Pods that have terminated count there, too; pods without a controller do not fail it.
-fn unscaled_owners(budget: &Budget, members: &[Member<'_>], view: &View<'_>, now: Mono) -> BTreeSet<String> {
-    let is_unscaled = |pod: &Pod| matches!(find_owner(pod, view, now, None), OwnerLookup::Owner(Owner::Unscaled(_)));
-    let members = members.iter().filter(|member| needs_scales(&budget.limit) && is_unscaled(member.pod));
-    members.map(|member| member.owner.clone()).collect()
+/// What makes kube-controller-manager fail the whole budget (`getExpectedScale`): owners without a scale, and pods whose
+/// owners were deleted ("found no controllers for pod"). Pods that have terminated count there, too; pods without a
+/// controller do not fail it.
+fn failing_owners(
+    budget: &Budget,
+    members: &[Member<'_>],
+    view: &View<'_>,
+    now: Mono,
+) -> (BTreeSet<String>, BTreeSet<String>) {
+    let (mut unscaled, mut ownerless) = (BTreeSet::new(), BTreeSet::new());
+    for member in members.iter().filter(|_| needs_scales(&budget.limit)) {
+        match find_owner(member.pod, view, now, None) {
+            OwnerLookup::Owner(Owner::Unscaled(_)) => drop(unscaled.insert(member.owner.clone())),
+            OwnerLookup::Owner(Owner::Deleted(_)) => drop(ownerless.insert(member.pod.key.name.to_string())),
+            OwnerLookup::Owner(_) | OwnerLookup::Failed(..) | OwnerLookup::RequestScale(_) | OwnerLookup::Wait(_) => {}
+        }
+    }
+    (unscaled, ownerless)
 }
 
 /// The controllers whose scale must be read before the budget is explained: the lists that were read do not have their
@@ -144,15 +157,23 @@ fn list_notes(explained: &BudgetExplanation<'_>, view: &View<'_>, now: Mono) -> 
     let decision =
         decide(&Key::Budget(budget.key.uid.clone()), view, now, &Config { stale_pod_timeout: DELETION_TIMEOUT });
     let written = &budget.status;
-    let is_unscaled = matches!(explained.verdict, BudgetVerdict::SyncFailed(_)) && !explained.unscaled.is_empty();
-    if is_unscaled {
+    let sync_failed = matches!(explained.verdict, BudgetVerdict::SyncFailed(_));
+    if sync_failed && !explained.ownerless.is_empty() {
+        let pods: Vec<String> = explained.ownerless.iter().cloned().collect();
+        notes.push(format!(
+            "It selects pods whose owners were deleted ({}): kube-controller-manager calculates a minAvailable that is a whole number only, until they are gone.",
+            join_first(&pods)
+        ));
+    }
+    if sync_failed && !explained.unscaled.is_empty() {
         let owners: Vec<String> = explained.unscaled.iter().cloned().collect();
         notes.push(format!(
             "It selects pods of owners without a scale ({}): kube-controller-manager then calculates only a minAvailable that is a whole number.",
             join_first(&owners)
         ));
     }
-    for intent in decision.intents.iter().filter(|_| !is_unscaled) {
+    let is_explained = sync_failed && !(explained.unscaled.is_empty() && explained.ownerless.is_empty());
+    for intent in decision.intents.iter().filter(|_| !is_explained) {
         let Intent::Update(Update::Budget(update)) = intent else { continue };
         let status = &update.status;
         let numbers = Arithmetic {
@@ -161,8 +182,15 @@ fn list_notes(explained: &BudgetExplanation<'_>, view: &View<'_>, now: Mono) -> 
             allowed: status.disruptions_allowed,
             ..explained.arithmetic
         };
-        let same = (written.current_healthy, written.desired_healthy, written.disruptions_allowed)
-            == (numbers.healthy, numbers.needed, numbers.allowed);
+        // kube-controller-manager counts an eviction by name, for at most two minutes (`buildDisruptedPodMap`).
+        let evicted = i32::try_from(explained.members.iter().filter(|member| member.eviction_counts()).count());
+        let by_name = numbers.healthy.saturating_sub(evicted.unwrap_or(i32::MAX));
+        let counts = |healthy: i32, allowed: i32| {
+            (written.current_healthy, written.desired_healthy, written.disruptions_allowed)
+                == (healthy, numbers.needed, allowed)
+        };
+        let same =
+            counts(numbers.healthy, numbers.allowed) || counts(by_name, by_name.saturating_sub(numbers.needed).max(0));
         if !same {
             notes.push(format!(
                 "With its current pods its status should be {}: the disruption controller is behind, or does not run.",

@@ -96,6 +96,14 @@ pub struct Member<'a> {
     pub eviction: EvictionAnswer<'a>,
 }
 
+impl Member<'_> {
+    /// Whether it is Ready, and does not count because a pod of its name was evicted.
+    #[must_use]
+    pub fn eviction_counts(&self) -> bool {
+        self.pod.ready && self.pod.deletion.is_none() && !self.counts_as_healthy
+    }
+}
+
 /// A PodDisruptionBudget, explained.
 #[derive(Clone, Debug)]
 pub struct BudgetExplanation<'a> {
@@ -115,6 +123,8 @@ pub struct BudgetExplanation<'a> {
     pub unknown: Vec<String>,
     /// The owners without a scale because of which kube-controller-manager does not calculate it, such as Jobs.
     pub(super) unscaled: BTreeSet<String>,
+    /// Its pods whose owners were deleted, because of which kube-controller-manager does not calculate it either.
+    pub(super) ownerless: BTreeSet<String>,
     /// How many pods the budget counts when every pod is healthy.
     pub(super) reach: PodTotals,
 }

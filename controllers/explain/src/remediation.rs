@@ -1,10 +1,10 @@
 //! What an operator can do about a budget that allows no eviction, and the effect. Each effect is calculated.
 
 use pod_safety_disruption::PodTotals;
-use pod_safety_shared::model::{Amount, BudgetLimit, UnhealthyPolicy};
+use pod_safety_shared::model::{Amount, BudgetLimit, Pod, UnhealthyPolicy};
 
 use super::eviction::{EvictionAnswer, RefusalCause};
-use super::explanation::{BudgetExplanation, BudgetVerdict, PredictedAllowance, Remediation};
+use super::explanation::{BudgetExplanation, BudgetVerdict, Member, PredictedAllowance, Remediation};
 
 /// How many more replicas are tried for "scale it to N".
 const MAX_EXTRA_REPLICAS: i32 = 100;
@@ -24,6 +24,12 @@ pub(super) fn list_remediations(explained: &BudgetExplanation<'_>) -> Vec<Remedi
             "it writes the numbers within a second",
         )],
         BudgetVerdict::SyncFailed(_) if !explained.unscaled.is_empty() => unscaled_remediations(explained),
+        BudgetVerdict::SyncFailed(_) if !explained.ownerless.is_empty() => {
+            let pods: Vec<&str> = explained.ownerless.iter().map(String::as_str).collect();
+            let verb = if pods.len() == 1 { "is" } else { "are" };
+            let change = format!("wait until {} {verb} gone", join_names(&pods));
+            vec![remediation(&change, "the numbers are calculated again")]
+        }
         BudgetVerdict::SyncFailed(_) => {
             vec![remediation("fix what the message names", "the numbers are calculated again")]
         }
@@ -123,21 +129,23 @@ fn find_scale(limit: &BudgetLimit, reach: &PodTotals) -> Option<(i32, i32)> {
     })
 }
 
-/// Evictions are allowed once more pods are healthy.
+/// Evictions are allowed once more pods are healthy. A pod that terminates has a successor of another name, except of a
+/// StatefulSet.
 fn wait_remediations(explained: &BudgetExplanation<'_>) -> Vec<Remediation> {
-    let down: Vec<&str> = explained
-        .members
-        .iter()
-        .filter(|member| !member.counts_as_healthy && !member.pod.phase.is_terminal())
-        .map(|member| &*member.pod.key.name)
-        .collect();
+    let names = |of: &dyn Fn(&Member<'_>) -> bool| -> Vec<&str> {
+        explained.members.iter().filter(|member| of(member)).map(|member| &*member.pod.key.name).collect()
+    };
+    let comes_back = |pod: &Pod| !pod.phase.is_terminal() && (pod.deletion.is_none() || pod.keeps_identity());
+    let down = names(&|member| !member.counts_as_healthy && !member.eviction_counts() && comes_back(member.pod));
+    let evicted = names(&|member| member.eviction_counts());
     let effect = match explained.arithmetic.ceiling {
         Some(ceiling) => format!("{ceiling} at a time with all healthy"),
         None => "more with more healthy".to_owned(),
     };
-    let change = match down.as_slice() {
-        [] => "wait until the missing pods exist and are Ready".to_owned(),
-        [one] => format!("wait until {one} is Ready again"),
+    let change = match (down.as_slice(), evicted.as_slice()) {
+        ([], []) => "wait until the missing pods exist and are Ready".to_owned(),
+        ([], _) => format!("wait until the eviction of {} counts no more, two minutes at most", join_names(&evicted)),
+        ([one], _) => format!("wait until {one} is Ready again"),
         _ => format!("wait until {} are Ready again", join_names(&down)),
     };
     vec![Remediation { change, effect, allows: None }]

@@ -323,6 +323,62 @@ fn bug_a_budget_with_pods_of_a_job_was_reported_as_behind() {
     }
 }
 
+/// The old pod of a Deployment of one replica terminates on a lost node. The advice was to wait until it is Ready again.
+#[test]
+fn bug_a_terminating_pod_counted_as_one_that_can_become_healthy() {
+    let world = World::listed();
+    world.apply(Kind::ReplicaSets, &workload("web-5c", 1), at(0));
+    for (name, ends) in [("web-old", true), ("web-new", false)] {
+        let of_set = pod("web", name).owned_by("apps/v1", "ReplicaSet", "web-5c");
+        let of_set = if ends { of_set.terminating() } else { of_set };
+        world.apply(Kind::Pods, &of_set, at(0));
+    }
+    world.apply(Kind::Budgets, &budget("b", "web", &json!({ "minAvailable": 1 }), [2, 1, 1, 1, 0]), at(0));
+    let (verdict, _, _, remediations) = summarize(&world, "b");
+    assert_eq!(verdict, "Never", "{remediations:?}");
+    assert_eq!(remediations[1], "scale ReplicaSet/web-5c to 2 => 1 at a time once they are Ready");
+}
+
+/// kube-controller-manager counts an eviction by the name of the pod, for two minutes: a successor is Ready before that. It was
+/// reported as behind.
+#[test]
+fn bug_a_successor_of_an_evicted_pod_was_reported_as_not_counted() {
+    let evicted = json!({ "db-1": "2026-01-01T00:00:00Z" });
+    let status = |numbers| {
+        budget("b", "db", &json!({ "maxUnavailable": 1 }), numbers).set("/status/disruptedPods", evicted.clone())
+    };
+    for (numbers, notes) in [([2, 2, 2, 3, 0], 0), ([2, 1, 2, 3, 0], 1)] {
+        let world = three(&json!({}), [2, 0, 0, 0, 0]);
+        let successor = replica("db", "db-1").set("/metadata/creationTimestamp", json!("2026-01-01T00:00:30Z"));
+        world.apply(Kind::Pods, &successor, at(30));
+        world.apply(Kind::Budgets, &status(numbers), at(30));
+        world.confirm_all(at(60));
+        assert_eq!(notes_of(&world).len(), notes, "{numbers:?}: {:?}", notes_of(&world));
+        assert_eq!(
+            summarize(&world, "b").3[0],
+            "wait until the eviction of db-1 counts no more, two minutes at most => 1 at a time with all healthy"
+        );
+    }
+}
+
+/// After `kubectl delete deployment`. It was called an owner without a scale, and the advice was to change the selector.
+#[test]
+fn bug_the_pods_of_a_deleted_owner_were_said_to_have_no_scale() {
+    let world = three(&json!({}), [2, 0, 0, 0, 0]);
+    let failed = failed(budget("b", "db", &json!({ "maxUnavailable": 1 }), [2, 3, 2, 3, 0]));
+    world.apply(Kind::Budgets, &failed, at(1));
+    let orphan = pod("db", "old").owned_by("apps/v1", "ReplicaSet", "deleted").terminating();
+    world.apply(Kind::Pods, &orphan, at(1));
+    world.confirm_all(at(60));
+    assert_eq!(
+        notes_of(&world),
+        [
+            "It selects pods whose owners were deleted (old): kube-controller-manager calculates a minAvailable that is a whole number only, until they are gone."
+        ]
+    );
+    assert_eq!(summarize(&world, "b").3, ["wait until old is gone => the numbers are calculated again"]);
+}
+
 /// Such pods need no eviction: the verdict was that drains wait until they are Ready.
 #[test]
 fn bug_a_budget_of_terminated_pods_was_reported_to_block() {

@@ -27,6 +27,11 @@ struct Drawn {
     selected: bool,
     ready: bool,
     terminated: bool,
+    terminating: bool,
+}
+
+impl Drawn {
+    const HEALTHY: Self = Self { selected: true, ready: true, terminated: false, terminating: false };
 }
 
 #[derive(Clone, Debug)]
@@ -47,6 +52,7 @@ impl Fixture {
             }
             Controller::Nobody => pod,
         };
+        let pod = if drawn.terminating { pod.terminating() } else { pod };
         match (drawn.terminated, drawn.ready) {
             (true, _) => not_ready(pod).set("/status", json!({ "phase": "Succeeded" })),
             (false, true) => pod,
@@ -88,12 +94,14 @@ impl Fixture {
     /// The same when every pod that its controller should have exists and is Ready.
     fn all_healthy(&self) -> Self {
         let mut well = self.clone();
-        well.pods.iter_mut().for_each(|pod| pod.ready = true);
+        // Another one may take the place of a pod that terminates, if nothing says how many there should be.
+        let replaces = self.controller == Controller::Unscaled;
+        well.pods.retain(|pod| replaces || pod.terminated || !pod.terminating);
+        well.pods.iter_mut().for_each(|pod| (pod.ready, pod.terminating) = (true, false));
         let live = well.pods.iter().filter(|pod| !pod.terminated).count();
         let is_scaled = matches!(self.controller, Controller::StatefulSet | Controller::Fleet | Controller::Pairs);
         let expected_pods = if is_scaled { usize::try_from(self.replicas).unwrap() } else { 0 };
-        let more = Drawn { selected: true, ready: true, terminated: false };
-        well.pods.extend(std::iter::repeat_n(more, expected_pods.saturating_sub(live)));
+        well.pods.extend(std::iter::repeat_n(Drawn::HEALTHY, expected_pods.saturating_sub(live)));
         well
     }
 
@@ -129,8 +137,9 @@ fn fixtures() -> impl Strategy<Value = Fixture> {
     ]);
     let limit =
         prop_oneof![amounts().prop_map(BudgetLimit::MinAvailable), amounts().prop_map(BudgetLimit::MaxUnavailable)];
-    let drawn = (prop::bool::weighted(0.7), prop::bool::weighted(0.7), prop::bool::weighted(0.15))
-        .prop_map(|(selected, ready, terminated)| Drawn { selected, ready, terminated });
+    let drawn = [0.7, 0.7, 0.15, 0.15].map(prop::bool::weighted);
+    let drawn =
+        drawn.prop_map(|[selected, ready, terminated, terminating]| Drawn { selected, ready, terminated, terminating });
     (behind, 0..5, prop::collection::vec(drawn, 1..6), limit).prop_map(|(behind, replicas, mut pods, limit)| {
         pods[0].selected = true;
         // A controller that counts pods has no more pods than replicas.
@@ -172,7 +181,7 @@ proptest! {
 /// One primary of three pods: the budget selects one pod, and another pod does not replace it.
 #[test]
 fn bug_a_budget_that_selects_one_of_three_pods_had_a_ceiling_of_two() {
-    let drawn = |selected| Drawn { selected, ready: true, terminated: false };
+    let drawn = |selected| Drawn { selected, ..Drawn::HEALTHY };
     let fixture = |limit| Fixture {
         controller: Controller::StatefulSet,
         replicas: 3,
@@ -199,9 +208,8 @@ fn bug_a_budget_that_selects_one_of_three_pods_had_a_ceiling_of_two() {
 /// The advice was an amount that needs a scale, and then another such amount.
 #[test]
 fn bug_the_remediation_for_a_pod_without_a_scale_never_allowed_an_eviction() {
-    let drawn = Drawn { selected: true, ready: true, terminated: false };
     let limit = BudgetLimit::MinAvailable(Amount::Pods(1));
-    let fixture = Fixture { controller: Controller::Unscaled, replicas: 0, pods: vec![drawn], limit };
+    let fixture = Fixture { controller: Controller::Unscaled, replicas: 0, pods: vec![Drawn::HEALTHY], limit };
     let (verdict, _, _, remediations) = summarize(&fixture.world(&fixture.status()), "b");
     assert_eq!(
         (&*verdict, &*remediations[0]),
