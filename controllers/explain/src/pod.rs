@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pod_safety_shared::authority::DeleteCause;
-use pod_safety_shared::cache::Lookup;
+use pod_safety_shared::cache::{Lookup, ReportKind};
 use pod_safety_shared::controller_loop::{FORCE_DELETE_HELD, HoldReason as _};
 use pod_safety_shared::model::{Kind, Phase, Pod, Readiness};
 
@@ -21,6 +21,9 @@ use super::{owner_of, predict_eviction};
 
 /// A kubelet that reports, reports the termination of a pod within seconds after its grace period.
 const TERMINATION_OVERDUE: Duration = Duration::from_secs(60);
+
+/// The holds of a pod whose Node does not exist that only who watches its kubelet knows.
+const HELD_BY_KUBELET: [&str; 2] = ["KubeletAlive", "KubeletMayNotReport"];
 
 /// Explains one pod.
 #[must_use]
@@ -48,15 +51,7 @@ fn judge(pod: &Pod, disposition: &Disposition, ctx: &ExplainContext<'_>) -> Judg
     match disposition {
         Disposition::Held(hold) => judge_held(pod, hold, ctx),
         Disposition::Claimed(claim) => claimed::judge(pod, claim, ctx),
-        Disposition::AbsenceRead => Judgement::new(
-            Verdict::Waiting,
-            "Quarantine",
-            format!(
-                "node {} does not exist. Its pods are removed when it has been missing for {}s and its kubelet has not reported in that time.",
-                pod.node.as_deref().unwrap_or_default(),
-                ctx.settings.pod_gc.quarantine.as_secs()
-            ),
-        ),
+        Disposition::AbsenceRead => judge_missing_node(pod, ctx),
         Disposition::DeletedGracefully(cause @ DeleteCause::NodeGone { .. }) => {
             Judgement::new(Verdict::Waiting, "NodeGone", format!("{cause}."))
         }
@@ -65,34 +60,68 @@ fn judge(pod: &Pod, disposition: &Disposition, ctx: &ExplainContext<'_>) -> Judg
             "Intolerant",
             "it does not tolerate a taint of its node, or no longer tolerates it, and is deleted gracefully now.",
         ),
-        Disposition::Undecided(hold) => last_recorded_hold(pod, ctx).unwrap_or_else(|| {
-            Judgement::new(Verdict::Unknown, "NotRead", format!("{hold}. Too little could be read to say more."))
-        }),
+        Disposition::Undecided(hold) => {
+            let recorded = last_recorded_hold(pod, ctx).map(|event| judge_recorded(event, "ForceDeleteHeld", ctx));
+            recorded.unwrap_or_else(|| {
+                Judgement::new(Verdict::Unknown, "NotRead", format!("{hold}. Too little could be read to say more."))
+            })
+        }
         Disposition::NoAction if pod.deletion.is_some() => judge_terminating(pod, ctx),
         Disposition::NoAction => judge_running(pod, ctx),
     }
 }
 
-/// The last hold that the leader recorded in an Event: used where this command may not read what the leader reads.
-fn last_recorded_hold(pod: &Pod, ctx: &ExplainContext<'_>) -> Option<Judgement> {
+/// A command has not watched the kubelet since its Node was deleted. What it can know is whether the Lease was renewed, and
+/// what the leader recorded.
+fn judge_missing_node(pod: &Pod, ctx: &ExplainContext<'_>) -> Judgement {
+    let node = pod.node.clone().unwrap_or_default();
+    let quarantine = ctx.settings.pod_gc.quarantine;
+    let renewed = ctx.view.lease(&node).flatten().map(|at| elapsed(at, ctx.wall));
+    if let Some(ago) = renewed.filter(|ago| *ago < quarantine) {
+        let hold = pod_safety_pod_gc::Hold::KubeletAlive { node, sign: ReportKind::LeaseRenewed, ago };
+        return Judgement::new(Verdict::Blocked, hold.reason(), format!("{hold}."));
+    }
+    let recorded = last_recorded_hold(pod, ctx).and_then(|event| {
+        let code = event.message.split_once(": ")?.0;
+        let code = HELD_BY_KUBELET.into_iter().find(|known| *known == code)?;
+        Some(judge_recorded(event, code, ctx))
+    });
+    recorded.unwrap_or_else(|| {
+        Judgement::new(
+            Verdict::Waiting,
+            "Quarantine",
+            format!(
+                "node {node} does not exist. Its pods are removed when it has been missing for {}s and its kubelet has not reported in that time.",
+                quarantine.as_secs()
+            ),
+        )
+    })
+}
+
+/// The last hold that the leader recorded in an Event: used where this command cannot know what the leader knows.
+fn last_recorded_hold<'a>(pod: &Pod, ctx: &'a ExplainContext<'_>) -> Option<&'a EventRecord> {
     let events = ctx.events_of(&pod_ref(pod));
-    let held = |event: &&&EventRecord| event.reason == FORCE_DELETE_HELD && event.is_about(pod);
-    let last = events.iter().rev().find(held).filter(|_| pod.deletion.is_some())?;
-    let ago = format_duration(elapsed(last.at, ctx.wall));
-    Some(Judgement::new(
-        Verdict::Blocked,
-        "ForceDeleteHeld",
-        format!("{} (reported by {} {ago} ago)", last.message, last.by),
-    ))
+    let held = |event: &&EventRecord| event.reason == FORCE_DELETE_HELD && event.is_about(pod);
+    events.into_iter().rev().find(held).filter(|_| pod.deletion.is_some())
+}
+
+fn judge_recorded(event: &EventRecord, reason: &'static str, ctx: &ExplainContext<'_>) -> Judgement {
+    let ago = format_duration(elapsed(event.at, ctx.wall));
+    Judgement::new(Verdict::Blocked, reason, format!("{} (reported by {} {ago} ago)", event.message, event.by))
 }
 
 fn judge_finalizers(pod: &Pod) -> Judgement {
     let hold =
         pod_safety_pod_gc::Hold::Finalizers { finalizers: pod.finalizers.iter().map(ToString::to_string).collect() };
+    let containers = if pod.has_terminated() {
+        "Its containers have terminated"
+    } else {
+        "Containers ran when its kubelet last reported, so make sure that they have ended first"
+    };
     Judgement::new(
         Verdict::Blocked,
         hold.reason(),
-        format!("{hold}. Its containers have terminated. Only the owners of the finalizers can let it go."),
+        format!("{hold}. {containers}. Only the owners of the finalizers can let it go."),
     )
 }
 

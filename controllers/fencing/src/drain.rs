@@ -25,7 +25,7 @@ const ROUND: Duration = Duration::from_secs(10);
 /// theirs.
 fn is_evictable(pod: &Pod) -> bool {
     let of_daemon_set = pod.controller.as_ref().is_some_and(|owner| owner.is_daemon_set());
-    !pod.mirror && !of_daemon_set && !pod.phase.is_terminal() && !pod.waits_for_finalizers()
+    !pod.mirror && !of_daemon_set && !pod.phase.is_terminal()
 }
 
 /// When its drain began. A timestamp that cannot be parsed counts as long ago.

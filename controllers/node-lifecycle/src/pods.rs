@@ -65,7 +65,7 @@ fn unreachable_change(pod: &Pod, node: &Node) -> Option<bool> {
     match (node.readiness, pod.unreachable) {
         (Readiness::Unknown, ConditionState::True) | (Readiness::Missing, _) => None,
         (Readiness::Unknown, ConditionState::False | ConditionState::Unknown | ConditionState::Missing) => {
-            let waits_for_kubelet = pod.deletion.is_some() && !pod.phase.is_terminal() && !pod.waits_for_finalizers();
+            let waits_for_kubelet = pod.deletion.is_some() && !pod.phase.is_terminal();
             waits_for_kubelet.then_some(true)
         }
         (Readiness::Ready | Readiness::NotReady, ConditionState::True | ConditionState::Unknown) => Some(false),

@@ -253,8 +253,8 @@ fn decide_unscheduled(pod: &Pod) -> Decision {
     decision
 }
 
-/// The oldest terminated pods above the threshold. A pod without proof that it has terminated still counts, but does
-/// not hold up the others.
+/// The oldest terminated pods above the threshold, as KCM's `gcTerminated` takes them. A pod without proof that it has
+/// terminated counts, but does not hold up the others.
 fn decide_terminated(view: &View<'_>, now: Mono, threshold: usize) -> Decision {
     let mut decision = Decision::default();
     let excess = view.terminated_count().saturating_sub(threshold);
@@ -265,13 +265,14 @@ fn decide_terminated(view: &View<'_>, now: Mono, threshold: usize) -> Decision {
     // threshold.
     let orphans = view.absences().flat_map(|(node, _)| view.pods_on(node));
     let leaving = orphans.filter(|pod| pod.phase.counts_as_terminated()).count();
-    let limit = excess.saturating_sub(leaving).min(MAX_TERMINATED);
+    let mut left = excess.saturating_sub(leaving);
     for pod in view.terminated().filter(|pod| !belongs_to_its_node(pod, view, now)) {
-        if decision.intents.len() == limit {
+        if left == 0 || decision.intents.len() == MAX_TERMINATED {
             break;
         }
         // Its kubelet removes the pod after unmounting its volumes: the volume guard relies on that.
         if pod.deletion.is_some() && !pod.claims.is_empty() {
+            left -= 1;
             continue;
         }
         let hold = if pod.phase == Phase::Other {
@@ -280,6 +281,7 @@ fn decide_terminated(view: &View<'_>, now: Mono, threshold: usize) -> Decision {
             Hold::TerminalButRunning
         } else {
             push_force(&mut decision, pod, Claim::KubeletTerminated);
+            left -= 1;
             continue;
         };
         if decision.holds.len() < MAX_HOLDS {
@@ -303,7 +305,7 @@ fn belongs_to_its_node(pod: &Pod, view: &View<'_>, now: Mono) -> bool {
 /// Requests the force delete, unless only finalizers keep the pod. If its phase is not terminal yet, it is requested
 /// all the same: the owners of finalizers wait for the phase (a Job replaces its pod only after it has Failed).
 fn push_force(decision: &mut Decision, pod: &Pod, claim: Claim) {
-    if pod.waits_for_finalizers() && pod.phase.is_terminal() {
+    if pod.waits_for_finalizers() {
         if decision.holds.len() < MAX_HOLDS {
             let finalizers = pod.finalizers.iter().map(|name| name.to_string()).collect();
             decision.holds.push((Subject::Pod(pod.key.clone()), Hold::Finalizers { finalizers }));

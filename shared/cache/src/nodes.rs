@@ -324,8 +324,8 @@ impl NodeChange {
 }
 
 impl super::Cache {
-    /// For a one-off snapshot: takes the last report of each node, and the start of its readiness, from the kubelet's
-    /// timestamps by this process's wall clock.
+    /// For a one-off snapshot: takes the last report of each node, the start of its readiness, and when a pod was created,
+    /// bound and deleted, from the timestamps of the objects by this process's wall clock.
     pub(super) fn apply_timestamps(&self, now: Mono) {
         let mut inner = self.inner.write();
         let wall = inner.wall;
@@ -340,6 +340,7 @@ impl super::Cache {
             inner.nodes.put(uid.clone(), Entry::Known(node));
             inner.index_node(&uid);
         }
+        inner.pods.iter_mut().for_each(|pod| pod.apply_timestamps(&time_of));
         inner.own_kinds.date_attempts(&time_of);
     }
 }

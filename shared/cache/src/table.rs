@@ -95,6 +95,13 @@ impl<T> Table<T> {
         })
     }
 
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.slots.values_mut().filter_map(|slot| match &mut slot.entry {
+            Entry::Known(object) => Some(object),
+            Entry::Undecodable(_) => None,
+        })
+    }
+
     pub(super) fn len(&self) -> usize {
         self.slots.len()
     }

@@ -217,6 +217,19 @@ impl std::ops::Deref for Pod {
 }
 
 impl Pod {
+    /// Takes its times from its timestamps, in seconds. A process that has not watched it knows no better.
+    pub fn apply_timestamps(&mut self, time_of: impl Fn(i64) -> Mono) {
+        (self.first_seen, self.placed_at) = (time_of(self.created), time_of(self.bound_at));
+        let Some(uncommon) = &mut self.uncommon else { return };
+        if let Some(deletion) = &mut uncommon.deletion {
+            // The API server adds the grace period to the time of the request.
+            deletion.first_seen = time_of(deletion.at.saturating_sub(deletion.grace.unwrap_or_default()));
+        }
+        if let Some(target) = &mut uncommon.disruption_target {
+            target.first_seen = time_of(target.since);
+        }
+    }
+
     /// Stores these fields. Empty ones take no memory, and pods with equal fields are equal.
     pub fn set_uncommon(&mut self, uncommon: Uncommon) {
         self.uncommon = (uncommon != Uncommon::NONE).then(|| Box::new(uncommon));
@@ -304,10 +317,12 @@ impl Pod {
             && (observed || self.container_states != before.container_states || (self.ready && !before.ready))
     }
 
-    /// Whether it is removed except for its finalizers.
+    /// Whether it has ended and is removed except for its finalizers. A grace period of 0 alone shows no end: that is what
+    /// any client that deletes it with 0 writes, while its containers run (`pkg/registry/core/pod/strategy.go:CheckGracefulDelete`).
     #[must_use]
     pub fn waits_for_finalizers(&self) -> bool {
-        !self.finalizers.is_empty() && self.deletion.is_some_and(|deletion| deletion.grace == Some(0))
+        let is_due = self.deletion.is_some_and(|deletion| deletion.grace == Some(0));
+        is_due && self.phase.is_terminal() && !self.finalizers.is_empty()
     }
 }
 

@@ -101,6 +101,28 @@ fn bug_the_absence_of_a_node_was_called_proof_before_its_kubelet_could_respond()
     }
 }
 
+/// A command makes no first read of a missing node, and said that the pod is removed after 40 s.
+#[test]
+fn bug_a_pod_of_a_running_kubelet_without_a_node_was_said_to_wait() {
+    let record = |message: &str| EventRecord { reason: "ForceDeleteHeld".to_owned(), ..refused(message, 90) };
+    for (renewed, event, verdict, reason) in [
+        (None, None, Verdict::Waiting, "Quarantine"),
+        (Some(70), None, Verdict::Blocked, "KubeletAlive"),
+        (Some(50), None, Verdict::Waiting, "Quarantine"),
+        (None, Some("KubeletMayNotReport: node gone does not exist"), Verdict::Blocked, "KubeletMayNotReport"),
+        (None, Some("KubeletAlive: node gone does not exist"), Verdict::Blocked, "KubeletAlive"),
+        (None, Some("NoEvidence: node gone is unreachable"), Verdict::Waiting, "Quarantine"),
+    ] {
+        let world = World::listed();
+        world.set_wall_time(START_SECONDS, at(0));
+        world.apply(Kind::Pods, &deleted(), at(0));
+        renewed.into_iter().for_each(|second| world.apply(Kind::NodeLeases, &lease("gone", second), at(second)));
+        let events: Vec<_> = event.into_iter().map(record).collect();
+        let judgement = explained(&world, 100, &events).judgement;
+        assert_eq!((judgement.verdict, judgement.reason), (verdict, reason), "{renewed:?}, {event:?}");
+    }
+}
+
 /// The lost node `n` in its first boot, and its pod `web-0`, which is being deleted.
 fn lost() -> World {
     let world = World::listed();

@@ -93,7 +93,12 @@ fn a_deleted_pod_on_an_unreachable_node_gets_our_condition_in_both_modes() {
         ("it was cut off before", Some("Unknown"), unreachable(ends(), "False"), &["cut off"]),
         ("it is not deleted", Some("Unknown"), pod("False", Some(50)), &[]),
         ("it has ended", Some("Unknown"), over(ends()), &[]),
-        ("only finalizers keep it", Some("Unknown"), removed(ends()), &[]),
+        (
+            "bug: it was deleted without a grace period, and has a finalizer",
+            Some("Unknown"),
+            removed(ends()),
+            &["cut off"],
+        ),
         ("its kubelet reports", Some("False"), ends(), &[]),
         ("its kubelet is back", Some("True"), unreachable(ends(), "True"), &["back"]),
         ("back, though its node is not ready", Some("False"), unreachable(ends(), "True"), &["back"]),

@@ -4,7 +4,7 @@ use super::*;
 
 const TAINT: &str = "node.kubernetes.io/out-of-service";
 
-/// A pod that only its finalizers keep.
+/// A pod that was deleted without a grace period, and has a finalizer.
 fn finalized(pod: &mut Value) {
     pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T01:00:00Z");
     pod["metadata"]["deletionGracePeriodSeconds"] = json!(0);
@@ -25,8 +25,17 @@ fn an_unreadable_node_is_held_only_if_it_has_pods() {
 fn a_pod_on_an_unreachable_node_that_waits_for_finalizers_has_no_other_hold() {
     let world = World::listed();
     world.apply(Kind::Nodes, &node("n"), at(0));
-    world.apply(Kind::Pods, &pod("web-0").on("n").modify(finalized), at(0));
+    world.apply(Kind::Pods, &pod("web-0").on("n").terminated().modify(finalized), at(0));
     assert_eq!(decide_at(&world, &node_key("n"), at(1), &config()), Decision::default());
+}
+
+/// A person who forces a deletion, and a Job's pod without a grace period, leave it so while the containers run.
+#[test]
+fn bug_a_pod_with_a_finalizer_and_no_grace_period_counted_as_terminated() {
+    let world = World::listed();
+    world.apply(Kind::Nodes, &node("n"), at(0));
+    world.apply(Kind::Pods, &pod("web-0").on("n").running().modify(finalized), at(0));
+    assert_eq!(hold_reasons(&decide_at(&world, &node_key("n"), at(1), &config())), ["NoEvidence"]);
 }
 
 /// A pod that the rules about nodes decide on is left to them: otherwise it would be requested twice, for two

@@ -57,6 +57,30 @@ fn a_pod_that_was_deleted_and_has_volumes_is_left_to_its_kubelet() {
     }
 }
 
+/// Pods that were deleted and that a finalizer or a kubelet keeps are the oldest of those above the threshold.
+#[test]
+fn bug_terminated_pods_below_the_threshold_were_deleted_beside_those_that_finalizers_keep() {
+    let kept = |pod: Obj| pod.terminating().set("/metadata/deletionGracePeriodSeconds", json!(0));
+    let by_finalizer = |pod: Obj| kept(pod).set("/metadata/finalizers", json!(["example.com/a"]));
+    let by_kubelet = |pod: Obj| pod.terminating().using_claim("c");
+    let rows: [(&str, &dyn Fn(Obj) -> Obj); 2] = [("a finalizer", &by_finalizer), ("its kubelet", &by_kubelet)];
+    for (what, keep) in rows {
+        let world = terminated_world();
+        for older in ["first", "second"] {
+            let older = keep(pod(older).on("n").terminated());
+            world.apply(Kind::Pods, &made_at("2025-01-01T00:00:00Z", older), at(0));
+        }
+        // An evicted pod goes before older ones.
+        for (threshold, expected) in [(5, &["evicted"][..]), (4, &["evicted"]), (3, &["evicted", "old"])] {
+            let config = Config { terminated_threshold: Some(threshold), ..config() };
+            let expected: Vec<_> =
+                expected.iter().map(|name| format!("remove {name} because KubeletTerminated")).collect();
+            let requests = describe(&decide_at(&world, &Key::Terminated, at(1), &config));
+            assert_eq!(requests, expected, "{what} keeps two, {threshold} may stay");
+        }
+    }
+}
+
 #[test]
 fn a_phase_without_proof_is_held_and_does_not_hold_up_the_others() {
     let world = terminated_world();

@@ -241,6 +241,26 @@ fn a_snapshot_dates_a_node_fence_by_its_last_attempt() {
     }
 }
 
+/// A command said of a pod that is overdue for minutes that it was deleted just now.
+#[test]
+fn bug_a_snapshot_dated_a_pod_by_the_time_of_its_read() {
+    let cache = listed();
+    cache.record_wall_time(at(100), jiff::Timestamp::from_second(NEW_YEAR + 100).unwrap());
+    let bound = json!([{ "type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:20Z" }]);
+    let deleted = pod("a").on("n").set("/metadata/creationTimestamp", json!("2026-01-01T00:00:10Z"));
+    let deleted = deleted.set("/metadata/deletionTimestamp", json!("2026-01-01T00:01:10Z"));
+    apply::<Pod>(
+        &cache,
+        &deleted.set("/metadata/deletionGracePeriodSeconds", json!(30)).set("/status/conditions", bound),
+        at(100),
+    );
+    cache.apply_timestamps(at(100));
+    let guard = cache.read();
+    let pod = guard.view().pod(&uid("uid-a")).unwrap();
+    assert_eq!((pod.first_seen, pod.placed_at, pod.deletion.unwrap().first_seen), (at(10), at(20), at(40)));
+    assert_eq!(pod.grace_ends_at(), Some(at(70)));
+}
+
 #[test]
 fn a_change_of_replicas_notifies_the_budgets_of_its_pods() {
     use super::workloads::{Deployments, ReplicaSets, WorkloadObject};
