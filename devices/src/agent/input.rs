@@ -28,12 +28,14 @@ pub(super) fn check(agent: &str, metadata: &Metadata, parameters: &BTreeMap<Stri
             Value::Plain(_) | Value::Secret(_) => {}
         }
     }
-    check_required(agent, metadata, parameters)
+    check_required(agent, metadata, parameters)?;
+    check_outlet(agent, metadata, parameters)
 }
 
 /// The input that is written to the agent's stdin for `order`.
 pub(super) fn order_input(agent: &str, metadata: &Metadata, order: &Order) -> Result<Zeroizing<Vec<u8>>, DeviceError> {
     check_required(agent, metadata, &order.parameters)?;
+    check_outlet(agent, metadata, &order.parameters)?;
     let node = ("nodename", order.machine.node.as_ref());
     // The agents' own name for a status check, and last: of a duplicate line the last one counts.
     let action = ("action", action(order.act));
@@ -73,7 +75,7 @@ fn input<'a>(
 }
 
 /// Parameters that change what an agent lists.
-const LISTS: [&str; 4] = ["filter", "plug", "plug_separator", "separator"];
+const LISTS: [&str; 3] = ["filter", "plug", "separator"];
 
 /// A match over all acts, so that a new one must be added here. Never `reboot`, which is the agents' default.
 const fn action(act: Act) -> &'static str {
@@ -129,6 +131,15 @@ fn check_required(agent: &str, metadata: &Metadata, parameters: &BTreeMap<String
         required && traps::parameter_problem(name).is_none() && !parameters.contains_key(name.as_str())
     });
     missing.map_or(Ok(()), |(name, _)| Err(refuse(name, "the agent requires it, and it is missing")))
+}
+
+/// Checks that the agent cannot report an outlet off that is missing.
+fn check_outlet(agent: &str, metadata: &Metadata, parameters: &BTreeMap<String, Value>) -> Result<(), DeviceError> {
+    let given = |name: &str| parameters.get(name).map(Value::reveal);
+    let by_default = || metadata.parameters.get("snmp_version")?.default.as_deref();
+    let snmp_version = given("snmp_version").or_else(by_default);
+    let problem = given("plug").and_then(|plug| traps::outlet_problem(agent, plug, snmp_version));
+    problem.map_or(Ok(()), |why| Err(refuse("plug", why)))
 }
 
 /// The value as it is written; `None`: the line is left out.

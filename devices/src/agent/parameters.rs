@@ -14,7 +14,7 @@ pub(super) enum Class {
     Setting,
     /// It logs in with the value, which must arrive unchanged.
     Login,
-    /// It compares or splits with the value.
+    /// It compares with the value, or prints it.
     Pattern,
     /// The value becomes, or becomes part of, the name of a host to which the login is sent.
     Host,
@@ -31,7 +31,7 @@ pub(super) enum Class {
 const CLASSES: [(Class, &[&str]); 8] = [
     (Class::Setting, SETTINGS),
     (Class::Login, &["password", "token", "apikey", "access_key", "secret_key", "community", "snmp_priv_passwd"]),
-    (Class::Pattern, &["command_prompt", "plug_separator", "separator", "disable_timeout", "filter"]),
+    (Class::Pattern, &["command_prompt", "separator", "disable_timeout", "filter"]),
     (Class::Host, &["ip", "region", "zone", "cloud"]),
     (Class::Url, &["auth_url", "session_url"]),
     (Class::File, &["status_file"]),
@@ -249,7 +249,7 @@ mod tests {
             ("region", "eu-de"),
             ("plug", "4c4c4544-0037-4a10-8053-b4c04f4d3432"),
             ("plug", "chassis-1/blade-7"),
-            ("plug", "i-0abc,i-0def"),
+            ("plug", "i-0abc"),
             ("systems_uri", "/redfish/v1/Systems/System.Embedded.1"),
             ("identity_file", "/keys/id_ed25519"),
             ("password", "p'a ss$word\\1"),

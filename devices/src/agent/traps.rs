@@ -27,6 +27,7 @@ pub(super) fn parameter_problem(name: &str) -> Option<&'static str> {
     match name.as_str() {
         "action" | "option" | "o" => Some("pod-safety decides the action; leave it out"),
         "port_as_ip" => Some("the login would go to the host in plug, which is not checked as a host is; write ip"),
+        "plug_separator" => Some(SEVERAL),
         "nodename" => Some("pod-safety sets it to the node's name; leave it out"),
         "help" | "version" | "usage" | "manpage" => Some("the agent would print text and report success; leave it out"),
         "debug" | "debug_file" | "verbose" | "verbose_level" | "boto3_debug" => {
@@ -55,12 +56,41 @@ const RUNS: &str = "it names a program that would run with all rights of this pr
 
 const READS: &str = "it names a file that the agent reads, writes or sends to the device; leave it out";
 
+/// The library of the agents splits `plug` at the separator, and asks for the power of each part. `fence_apc_snmp` and
+/// others resolve the first outlet alone, and read and switch it again for each further one.
+const SEVERAL: &str = "the agent splits plug at the separator, a comma by default, into several outlets, and may read \
+                       and switch the first one alone; write one FenceDevice for each outlet, all in one level";
+
 /// A parameter whose name ends like that of a program's path, but which is a part of an address.
 const NO_PROGRAM: &str = "api_path";
+
+/// The default of the agents' `plug_separator`.
+const SEPARATOR: char = ',';
+
+/// Agents that call each state off that is not on, and that find the outlet of a name in the table of the switch, or
+/// fail.
+const OUTLETS: [&str; 3] = ["fence_apc_snmp", "fence_ipdu", "fence_tripplite_snmp"];
+
+/// The version of SNMP in which a query for an outlet that the switch does not have fails. In 2c and 3 `snmpget` prints
+/// `No Such Instance currently exists at this OID` and exits with 0.
+/// docs/assumptions.md: domain-is-current
+const VERSION_THAT_FAILS: &str = "1";
+
+/// Why this agent may not get this outlet with this version of SNMP.
+pub(super) fn outlet_problem(agent: &str, plug: &str, snmp_version: Option<&str>) -> Option<&'static str> {
+    // `2:14` is an outlet of a switch. The agents' own check takes the digits of all scripts, too.
+    let is_number = plug.chars().all(|one| one.is_numeric() || one == ':');
+    let may_be_missing = OUTLETS.contains(&agent) && is_number && snmp_version != Some(VERSION_THAT_FAILS);
+    may_be_missing.then_some(
+        "with this snmp_version the agent reports an outlet off that the switch does not list; write the outlet's \
+         name, or snmp_version \"1\"",
+    )
+}
 
 /// Why this parameter may not have this value.
 pub(super) fn value_problem(name: &str, value: &str) -> Option<&'static str> {
     match name {
+        "plug" if value.contains(SEPARATOR) => Some(SEVERAL),
         "missing_as_off" if is_truthy(value) => {
             Some("a machine that the device does not know would count as off; leave it out")
         }

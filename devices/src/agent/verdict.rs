@@ -130,8 +130,15 @@ const THROTTLED: &[&str] = &[
 /// What fence_aws prints for every error of the API of EC2.
 const REFUSED: &[&str] = &["incorrect access key or secret key"];
 
+/// The status code alone is not enough: times of the log, ports and names of instances contain it.
 const LOGIN: &[&str] = &[
-    "401",
+    "401 client error",
+    "http 401",
+    "http error 401",
+    "status code 401",
+    "status code '401'",
+    "status code ('401')",
+    "remote returned 401",
     "unauthorized",
     "authentication fail",
     "login denied",

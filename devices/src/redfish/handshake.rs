@@ -53,6 +53,12 @@ fn certificate_remedy(wrong: &CertificateError) -> String {
         format!("The certificate of the service is not X.509 version 3: renew it. {AGENTS}")
     } else if error.contains("UnsupportedSignatureAlgorithm") {
         format!("The certificate of the service is signed by an algorithm that is not accepted: renew it. {AGENTS}")
+    } else if matches!(wrong, CertificateError::BadSignature) {
+        // ring verifies no signature by an RSA key of less than 2048 bits, whatever certificate is trusted.
+        format!(
+            "An RSA key is shorter than 2048 bits: renew the certificate. Or `ca` is an older certificate of the same \
+             name: put the present one into `ca`. {AGENTS}"
+        )
     } else {
         "Put the certificate of the service, or of the authority that signed it, into `ca`".to_owned()
     }

@@ -106,6 +106,20 @@ async fn failures_are_categorized_by_their_output() {
     assert!(matches!(failure("kill -9 $$").await, DeviceError::Failed { .. }));
 }
 
+/// The milliseconds of the agents' log, a port or the name of an instance counted as a login that was refused.
+#[tokio::test]
+async fn bug_401_in_a_time_or_a_port_was_a_refused_login() {
+    for (output, class) in [
+        ("2026-11-22 20:06:10,401 ERROR: Failed: Timed out waiting to power OFF", "Failed"),
+        ("HTTPSConnectionPool(host=10.0.8.7, port=64010): No route to host", "Unreachable"),
+        ("2026-11-22 20:06:10,007 ERROR: Failed: VM 4012 is locked", "Failed"),
+        ("ERROR: unexpected status code 401 from endpoint", "LoginDenied"),
+        ("Failed: Remote returned 401 for request to https://vcenter.example.com/rest", "LoginDenied"),
+    ] {
+        assert_eq!(failure(&format!("echo '{output}' >&2; exit 1")).await.category(), class, "{output}");
+    }
+}
+
 #[tokio::test]
 async fn a_secret_in_the_output_of_an_agent_is_removed() {
     let error = failure("printf \"unknown option '%s'\" \"$(grep password $here/stdin)\" >&2; exit 1").await;

@@ -71,6 +71,44 @@ async fn unsafe_parameters_are_refused_with_their_reasons() {
     }
 }
 
+/// The agent read and switched the first outlet alone, and the other one fed the machine.
+#[tokio::test]
+async fn bug_two_outlets_in_one_plug_were_off_when_the_first_was() {
+    for (name, value) in [("plug", "1,2"), ("plug", "1,bogus"), ("plug_separator", ";")] {
+        let error = refusal(name, value).await;
+        assert!(error.contains("one FenceDevice for each outlet, all in one level"), "{name}={value}: {error}");
+    }
+}
+
+/// SNMP 2c and 3 answer for an outlet that the switch does not have, and the agent calls all but on off.
+#[test]
+fn bug_an_outlet_that_the_switch_does_not_have_was_off() {
+    for (agent, default, given, plug, refused) in [
+        ("fence_apc_snmp", "1", None, "25", false),
+        ("fence_apc_snmp", "1", Some("2c"), "25", true),
+        ("fence_apc_snmp", "1", Some("3"), "2:14", true),
+        ("fence_apc_snmp", "1", Some("3"), "db-7", false),
+        ("fence_tripplite_snmp", "1", Some("3"), "25", true),
+        ("fence_ipdu", "3", None, "25", true),
+        ("fence_ipdu", "3", Some("1"), "25", false),
+        ("fence_eaton_snmp", "1", Some("3"), "25", false),
+    ] {
+        let parameter = format!(
+            "<parameter name=\"snmp_version\"><content type=\"select\" default=\"{default}\">\
+             <option value=\"1\" /><option value=\"2c\" /><option value=\"3\" /></content></parameter></parameters>"
+        );
+        let metadata = Metadata::read(&METADATA.replace("</parameters>", &parameter)).unwrap();
+        let mut order = order(Act::Look, Duration::from_secs(20));
+        order.parameters = plain(&[("ip", "192.0.2.1"), ("plug", plug)]);
+        let given = given.map(|version: &str| ("snmp_version".to_owned(), Value::Plain(version.to_owned())));
+        order.parameters.extend(given);
+        let checked = input::check(agent, &metadata, &order.parameters);
+        for result in [checked, input::order_input(agent, &metadata, &order).map(drop)] {
+            assert_eq!(result.is_err(), refused, "{agent} {plug}: {result:?}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_value_that_agents_would_change_is_refused_without_being_shown() {
     for secret in [
@@ -189,8 +227,8 @@ const NOT_USED: [&str; 18] = [
     "fence_zvmip",
 ];
 
-/// Parameters that accept any text: it is compared, split by, or sent to the device as a login.
-const ANY_TEXT: [&str; 12] = [
+/// Parameters that accept any text: it is compared, printed, or sent to the device as a login.
+const ANY_TEXT: [&str; 11] = [
     "access_key",
     "apikey",
     "command_prompt",
@@ -198,7 +236,6 @@ const ANY_TEXT: [&str; 12] = [
     "disable_timeout",
     "filter",
     "password",
-    "plug_separator",
     "secret_key",
     "separator",
     "snmp_priv_passwd",

@@ -107,6 +107,28 @@ async fn a_refused_login_is_not_repeated() {
     assert_eq!(stub.requests.lock().len(), 1);
 }
 
+/// Login and logout counted as age of the answer: a controller that does not answer the logout released nothing.
+#[tokio::test]
+async fn bug_the_end_of_a_session_made_its_answer_old() {
+    let stub = Stub::new(|line, _| match line {
+        line if line.starts_with("POST") => {
+            (201, "X-Auth-Token: abc\r\nLocation: /redfish/v1/SessionService/Sessions/7\r\n", "{}".into())
+        }
+        line if line.starts_with("DELETE") => (NO_ANSWER, "", String::new()),
+        _ => ok(&system("Off")),
+    })
+    .await;
+    let mut order = stub.order(Act::Look);
+    order.parameters.insert("auth".to_owned(), Value::Plain("session".to_owned()));
+    order.within = Duration::from_secs(8);
+    let env = Env::real(1);
+    let began = env.now();
+    let answer = stub.carry_out(&order).await.unwrap();
+    let took = env.now().since(began);
+    assert!(answer.power == Power::Off && answer.asked_after > Duration::ZERO, "{answer:?}");
+    assert!(took < Duration::from_secs(6), "the end of the session may take a quarter of the timeout: {took:?}");
+}
+
 #[tokio::test]
 async fn a_session_is_used_and_ended() {
     let session = "/redfish/v1/SessionService/Sessions/7";

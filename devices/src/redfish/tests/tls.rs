@@ -76,6 +76,14 @@ async fn an_authority_as_service_certificate_is_accepted_only_if_configured_itse
     assert_eq!(stub.carry_out(&stub.order(Act::Look)).await.unwrap().power, Power::On);
 }
 
+/// The certificate was in `ca`, and the remedy was to put it there.
+#[test]
+fn bug_a_short_rsa_key_got_the_remedy_of_a_missing_trust() {
+    let error = rustls::Error::InvalidCertificate(rustls::CertificateError::BadSignature);
+    let failed = handshake::to_device_error(&std::io::Error::other(error)).to_string();
+    assert!(failed.contains("2048 bits: renew the certificate") && failed.contains("fence_redfish"), "{failed}");
+}
+
 #[test]
 fn a_certificate_of_version_1_is_refused_with_a_remedy() {
     let certificate = CertificateDer::from_pem_slice(VERSION_1.as_bytes()).unwrap();

@@ -55,7 +55,7 @@ async fn bug_an_ambiguous_off_from_before_the_order_proved_off() {
         ("unclear before", agent("fence_virsh"), Unknown, Ok(()), false),
         ("an agent that is not in the table", agent("fence_acme"), Off, Ok(()), false),
         ("the same that is on", agent("fence_acme"), On, Ok(()), true),
-        ("a supply that is off", agent("fence_apc"), Off, Ok(()), true),
+        ("a supply that is off", agent("fence_cdu"), Off, Ok(()), true),
         ("a controller that was reset takes the order", redfish(), Off, Ok(()), true),
         ("a controller that was reset refuses it", redfish(), Off, Err(()), false),
         ("a controller that loses its answer", redfish(), On, Err(()), true),
