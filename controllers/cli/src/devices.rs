@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{Args as ClapArgs, Subcommand};
 use pod_safety_print::{Paint, Tone};
-use pod_safety_shared::api::{DeviceRef, IdentityMatch, Power, TargetStatus};
+use pod_safety_shared::api::{DeviceRef, IdentityMatch, OFF_WHILE_REPORTING, Power, TargetStatus};
 use pod_safety_shared::authority::operator_requests::{self, Device, Examined, OperatorError};
 use pod_safety_shared::client::Target;
 use pod_safety_shared::model::Kind;
@@ -134,6 +134,10 @@ fn remedy_for(problem: &str) -> (&'static str, &'static str) {
         "AnotherMachine" => (
             PARAMETERS,
             "address, system or plug belong to another machine: correct them before this device may fence the node",
+        ),
+        OFF_WHILE_REPORTING => (
+            PARAMETERS,
+            "address, system or plug belong to another machine: correct them. If they are right, the reported state is old",
         ),
         "IdentityUnknown" => {
             ("spec.identityCheck", "set BestEffort, or use a driver that reports which machine it reaches")
@@ -367,6 +371,16 @@ mod tests {
         assert_eq!(lines[2], "✖  ns/bmc  b     Unknown  Unknown   LoginDenied");
         assert_eq!(lines[4], "ns/bmc for b: the device refuses the login: 401");
         assert!(lines[5].starts_with("  fix: spec.parameters") && lines[5].contains("password"), "{}", lines[5]);
+    }
+
+    #[test]
+    fn a_device_that_reports_a_running_node_off_is_printed_as_wrong() {
+        let (node, power, problem) = ("a".to_owned(), Power::Off, "SaysOff".to_owned());
+        let target = TargetStatus { node, power, problem, message: "m".to_owned(), ..TargetStatus::default() };
+        let text = page(&[device_result(&bmc(), target)], Paint::plain());
+        let row: Vec<_> = text.lines().nth(1).unwrap().split_whitespace().collect();
+        assert_eq!(row, ["✖", "ns/bmc", "a", "Off", "Unknown", "SaysOff"]);
+        assert!(text.contains("plug belong to another machine"), "{text}");
     }
 
     /// A device that selects the node, and that no leader had checked, was called one that does not select it.

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use pod_safety_explain::{Paused, pluralize};
-use pod_safety_shared::api::{DeviceRef, DeviceState, FenceDeviceSpec, FenceEvidenceKind, Power};
+use pod_safety_shared::api::{
+    DeviceRef, DeviceState, FenceDeviceSpec, FenceEvidenceKind, OFF_WHILE_REPORTING, Power, TargetStatus,
+};
 use pod_safety_shared::cache::View;
 use pod_safety_shared::model::{FenceDeviceObject, Kind, Node};
 
@@ -34,19 +36,15 @@ fn device_name(device: &FenceDeviceObject) -> String {
 /// What each device answered at its last status check.
 fn check_answers(view: &View<'_>) -> Vec<Symptom> {
     let mut all = Vec::new();
-    let (mut not_answering, mut unpromised) = (Vec::new(), Vec::new());
+    let (mut not_answering, mut unpromised, mut contradicted) = (Vec::new(), Vec::new(), Vec::new());
     let (mut unwell, mut distrusted, mut never_checked) = (Vec::new(), Vec::new(), Vec::new());
     let fenced_from: Vec<_> = view.devices().filter(|device| view.is_fencing_namespace(&device.namespace)).collect();
     for device in &fenced_from {
         let name = device_name(device);
-        let unknown = device.status.targets.iter().filter(|target| target.power == Power::Unknown);
-        let unknown: Vec<_> = unknown
-            .map(|target| {
-                let message = if target.message.is_empty() { "no answer" } else { &target.message };
-                format!("{name} for {}: {message}", target.node)
-            })
-            .collect();
-        let answers = unknown.is_empty();
+        let unknown = describe_targets(device, |target| target.power == Power::Unknown);
+        let running = describe_targets(device, |target| target.problem == OFF_WHILE_REPORTING);
+        let answers = unknown.is_empty() && running.is_empty();
+        contradicted.extend(running);
         match device.spec.driver.gives(FenceEvidenceKind::WatchdogLease) {
             true => unpromised.extend(unknown),
             false => not_answering.extend(unknown),
@@ -61,6 +59,7 @@ fn check_answers(view: &View<'_>) -> Vec<Symptom> {
     for (health, names, (problem, why, remedy)) in [
         (Health::Problem, unwell, NOT_READY),
         (Health::Problem, distrusted, NOT_TRUSTED),
+        (Health::Problem, contradicted, CONTRADICTED),
         (Health::Problem, not_answering, NOT_ANSWERING),
         (Health::Problem, unpromised, NO_VALID_PROMISE),
         (Health::Unknown, never_checked, NEVER_CHECKED),
@@ -77,6 +76,15 @@ fn check_answers(view: &View<'_>) -> Vec<Symptom> {
         ));
     }
     all
+}
+
+/// These targets of a device, with its name and the message of each.
+fn describe_targets(device: &FenceDeviceObject, is_meant: impl Fn(&TargetStatus) -> bool) -> Vec<String> {
+    let describe = |target: &TargetStatus| {
+        let message = if target.message.is_empty() { "no answer" } else { &target.message };
+        format!("{} for {}: {message}", device_name(device), target.node)
+    };
+    device.status.targets.iter().filter(|target| is_meant(target)).map(describe).collect()
 }
 
 /// Devices of namespaces that pod-safety does not watch.
@@ -153,6 +161,11 @@ const NOT_TRUSTED: Advice = (
     "not trusted: evidence from it was contradicted",
     "it no longer proves anything",
     page!("runbooks/PodSafetyFenceDeviceNotTrusted.md"),
+);
+const CONTRADICTED: Advice = (
+    "reports a node off whose kubelet reports",
+    "it would switch another machine off, and prove by that machine that the node is off",
+    "correct spec.parameters: pod-safety devices test",
 );
 const NOT_ANSWERING: Advice = (
     "did not answer at the last check",
@@ -311,7 +324,7 @@ fn may_work_for(view: &View<'_>, named: &DeviceRef, node: &Node) -> bool {
             // A node that has just joined was not checked yet.
             DeviceState::Ready | DeviceState::NotReady => target.map_or_else(
                 || device.spec.node_selector.matches(node.labels()),
-                |target| target.power != Power::Unknown,
+                |target| target.power != Power::Unknown && target.problem != OFF_WHILE_REPORTING,
             ),
         }
 }

@@ -253,6 +253,24 @@ fn bug_devices_that_were_never_contacted_or_do_not_exist_passed_the_check() {
     assert_eq!(devices_of(&world, &[], &[])[0].health, Health::Fine);
 }
 
+/// Its plug is that of another machine: `1 device answered at the last check, all trusted` was reported.
+#[test]
+fn bug_a_device_that_reports_a_running_node_off_passed_the_check() {
+    let world = World::listed();
+    let targets = json!([{ "node": "n", "power": "Off", "problem": "SaysOff", "message": "m" }]);
+    let spec = json!({ "driver": "Agent", "agent": "fence_ipmilan" });
+    world.apply(Kind::FenceDevices, &device("d", spec, &[condition("Ready", "False")], &targets), at(0));
+    world.apply(Kind::Nodes, &node("n").ready("True"), at(0));
+    world.apply(Kind::FencePolicies, &policy(&[&["d"]]), at(0));
+    let symptoms = health_and_text(&devices_of(&world, &[], &[]));
+    for expected in [
+        "reports a node off whose kubelet reports: f/d for n: m",
+        "each level of their FencePolicy has a device that does not work for: n",
+    ] {
+        assert!(symptoms.contains(&(Health::Problem, expected.to_owned())), "{expected}: {symptoms:?}");
+    }
+}
+
 /// A node without an agent, or with a watchdog without a drill, was reported as a device that did not answer.
 #[test]
 fn nodes_without_a_valid_watchdog_promise_are_reported_with_the_reason() {

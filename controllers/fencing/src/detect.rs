@@ -194,6 +194,8 @@ pub(super) fn reopen_incident(fence: &NodeFenceObject, why: &str) -> Decision {
     (status.phase, status.level, status.rounds) = (Phase::Pending, 0, 0);
     status.drain = None;
     status.gates.clear();
+    // The node has reported since: that an order met the machine on shows nothing about an off that is read later.
+    status.attempts.iter_mut().for_each(|attempt| attempt.met.clear());
     status.message = format!("lost again: {why}");
     let node: Arc<str> = fence.spec.node.name.as_str().into();
     fence_step(&node, Step::Write(step_target(fence, status)))

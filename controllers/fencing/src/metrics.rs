@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use parking_lot::Mutex;
-use pod_safety_shared::api::{DeviceState, PROBLEM_REASONS, Phase, Power};
+use pod_safety_shared::api::{DeviceState, OFF_WHILE_REPORTING, PROBLEM_REASONS, Phase, Power};
 use pod_safety_shared::cache::View;
 use pod_safety_shared::clock::Mono;
 use pod_safety_shared::metrics::{MetricsError, registered};
@@ -124,7 +124,10 @@ impl FencingMetrics {
         for device in view.devices() {
             let state = device.state();
             counts.iter_mut().filter(|(key, _)| **key == state).for_each(|(_, count)| *count += 1);
-            let unreachable = device.status.targets.iter().filter(|target| target.power == Power::Unknown);
+            // An off that the kubelet contradicts is no report of the power state.
+            let is_unanswered = |problem: &str, power| power == Power::Unknown || problem == OFF_WHILE_REPORTING;
+            let targets = device.status.targets.iter();
+            let unreachable = targets.filter(|target| is_unanswered(&target.problem, target.power));
             unanswered += unreachable.map(|_| 1).sum::<i64>();
             for target in &device.status.targets {
                 let same = problems.iter_mut().filter(|(problem, _)| *problem == target.problem);

@@ -357,9 +357,12 @@ impl std::fmt::Display for DeviceRef {
     }
 }
 
+/// The reason for a device that reports a node off whose kubelet reports.
+pub const OFF_WHILE_REPORTING: &str = "SaysOff";
+
 /// The reasons for a problem at a status check: of the transports (`transport::DeviceError`), of the preparation of
 /// orders, and of the evaluation of samples.
-pub const PROBLEM_REASONS: [&str; 26] = [
+pub const PROBLEM_REASONS: [&str; 27] = [
     "NoAgent",
     "AgentsUnavailable",
     "BadMetadata",
@@ -386,6 +389,7 @@ pub const PROBLEM_REASONS: [&str; 26] = [
     "AnotherMachine",
     "IdentityUnknown",
     "PowerUnknown",
+    OFF_WHILE_REPORTING,
 ];
 
 /// The observed state of a device.

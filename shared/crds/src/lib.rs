@@ -32,8 +32,8 @@ pub use custom_object::{
 };
 pub use device::{
     ActTime, DeviceRef, DrilledWatchdog, External, FenceDevice, FenceDeviceSpec, FenceDeviceStatus, FencedStorage,
-    IdentityCheck, IdentityMatch, NetworkFence, PROBLEM_REASONS, SecretParameter, TEST_ANNOTATION, TargetObject,
-    TargetStatus, TemplateRef, Timeouts, WatchdogClass, WatchdogLease,
+    IdentityCheck, IdentityMatch, NetworkFence, OFF_WHILE_REPORTING, PROBLEM_REASONS, SecretParameter, TEST_ANNOTATION,
+    TargetObject, TargetStatus, TemplateRef, Timeouts, WatchdogClass, WatchdogLease,
 };
 pub use driver::{DeviceDriver, DriverProperties, ReachedBy};
 pub use evidence::{

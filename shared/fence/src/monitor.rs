@@ -1,5 +1,8 @@
 //! Checks all nodes of a device while none is lost, so that a fault of the device is found before it is needed.
 
+use std::time::Duration;
+
+use pod_safety_proof::{NodeRead, QuorumRead, lease_age};
 use serde_json::json;
 
 use super::StepContext;
@@ -9,11 +12,12 @@ use super::orders::{ReadyDevice, Transport, device_path};
 use super::status_check::{ObjectSource, StatusCheck};
 use crate::MonitorRequest;
 use crate::api::{
-    Condition, FenceDeviceSpec, FenceDeviceStatus, IdentityCheck, IdentityMatch, Incarnation, Power, Sample,
-    TargetStatus,
+    Condition, FenceDeviceSpec, FenceDeviceStatus, IdentityCheck, IdentityMatch, Incarnation, OFF_WHILE_REPORTING,
+    Power, Sample, TargetStatus,
 };
 use crate::client::{ApiError, Call, Method, WriteCall as _};
 use crate::outcome::Outcome;
+use crate::quorum_read::read_node_and_lease;
 use crate::transport::Act;
 use crate::wire;
 
@@ -36,10 +40,13 @@ async fn check_nodes(context: &StepContext<'_>, request: &MonitorRequest) -> Res
         let answers = Ok("waiting for a person to run pod-safety confirm-down".to_owned());
         return write_status(context, request, &read, Vec::new(), answers).await;
     }
-    let mut targets = Vec::new();
+    let mut checked = Vec::new();
     for node in request.nodes.iter().take(NODES_MOST) {
-        targets.push(context.while_leading(check_node(context, request, node, &read)).await??);
+        let target = context.while_leading(check_node(context, request, node, &read)).await??;
+        let ready = read_ready_node(context, &target).await?;
+        checked.push((target, ready));
     }
+    let mut targets = context.while_leading(contradict_off(context, checked)).await??;
     if !request.is_complete {
         let previous = read.status.iter().flat_map(|status| &status.targets);
         let others = previous.filter(|target| request.nodes.iter().all(|node| **node != *target.node));
@@ -113,6 +120,60 @@ async fn check_node(
     let problem = problem.to_owned();
     let ClientAddresses { cidrs: clients, boot_id } = clients;
     Ok(TargetStatus { node: node.name, power, identity, looked: at, clients, boot_id, problem, message, ..recorded })
+}
+
+/// The Node and its Lease, read after the device reported the node off. `None`: it did not, or the Node is not Ready.
+async fn read_ready_node(context: &StepContext<'_>, target: &TargetStatus) -> Result<Option<QuorumRead>, Outcome> {
+    if !(target.problem.is_empty() && target.power.is_off()) {
+        return Ok(None);
+    }
+    let read = read_node(context, &target.node).await?;
+    Ok(Some(read).filter(|read| read.node.as_ref().is_some_and(NodeRead::is_ready)))
+}
+
+async fn read_node(context: &StepContext<'_>, node: &str) -> Result<QuorumRead, Outcome> {
+    read_node_and_lease(context.writer.connection, context.env, node).await.map_err(Outcome::Failed)
+}
+
+/// Adds the problem to each target that was reported off while its node was Ready, if the kubelet renews the Lease
+/// within the time in which a running kubelet does. A renewal from before the answer shows nothing: the machine may
+/// have been powered off since.
+async fn contradict_off(
+    context: &StepContext<'_>,
+    checked: Vec<(TargetStatus, Option<QuorumRead>)>,
+) -> Result<Vec<TargetStatus>, Outcome> {
+    // One wait for all of them.
+    if let Some(time) = time_to_observe(context, &checked) {
+        context.env.sleep(time).await;
+    }
+    let mut targets = Vec::new();
+    for (mut target, ready) in checked {
+        if let Some(before) = ready
+            && has_renewed(context, &target.node, &before).await?
+        {
+            let message =
+                "it says off, and the node's kubelet reports: it switches another machine, or its state is old";
+            (target.problem, target.message) = (OFF_WHILE_REPORTING.to_owned(), message.to_owned());
+        }
+        targets.push(target);
+    }
+    Ok(targets)
+}
+
+fn time_to_observe(context: &StepContext<'_>, checked: &[(TargetStatus, Option<QuorumRead>)]) -> Option<Duration> {
+    let (guard, now) = (context.writer.cache.read(), context.env.now());
+    let view = guard.view();
+    let ready = checked.iter().filter_map(|(target, ready)| Some((target, ready.as_ref()?)));
+    ready.map(|(target, read)| lease_age::time_to_observe(&target.node, &read.lease, &view, now)).max()
+}
+
+/// Whether the kubelet has renewed its Lease since this read, in the same boot.
+async fn has_renewed(context: &StepContext<'_>, node: &str, before: &QuorumRead) -> Result<bool, Outcome> {
+    let after = read_node(context, node).await?;
+    let renewed = |read: &QuorumRead| read.lease.renewed().ok().flatten();
+    let is_same_boot =
+        after.node.as_ref().map(NodeRead::incarnation) == before.node.as_ref().map(NodeRead::incarnation);
+    Ok(is_same_boot && renewed(&after) > renewed(before))
 }
 
 async fn write_status(

@@ -4,7 +4,7 @@
 //! | | driver | order `off` | status check |
 //! |---|---|---|
 //! | | `Machine`, `OpenShiftMachine`, `NodeClaim` | the object is deleted | off: the object is gone, with its finalizers, of which its provider removes the last |
-//! | | `BareMetalHost` | gets an annotation that keeps it off | off: its status reports it while that annotation is there |
+//! | | `BareMetalHost` | gets an annotation that keeps it off | off: its status reports it while that annotation is there, and reported on before |
 //! | | `WatchdogLease` | its last grant is revoked | off: the processes that it guards have terminated, or its watchdog reset the machine |
 //! | | `NetworkFence` | a NetworkFence of the node's addresses is created | off: it is in force |
 //! | | `External` | another remediator's object is created from its template | off: its success condition is True |
@@ -148,6 +148,11 @@ pub(super) trait ObjectDriver: std::fmt::Debug + Sync {
     /// Whether its objects are lifted even if the namespace of the device is no longer used for fencing.
     fn outlives_incident(&self) -> bool {
         false
+    }
+
+    /// Which other state it reports as off: then its "off" counts only after it reported on in the same incident.
+    fn off_ambiguity(&self) -> Option<&'static str> {
+        None
     }
 
     /// Why it cannot power a machine on.

@@ -106,7 +106,7 @@ impl ReadyDevice {
     pub(super) fn off_ambiguity(&self) -> Option<&'static str> {
         match &self.transport {
             Transport::Order(order) => off_ambiguity(&order.driver),
-            Transport::Object(_) => None,
+            Transport::Object(order) => order.driver.off_ambiguity(),
         }
     }
 }

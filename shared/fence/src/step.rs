@@ -8,7 +8,7 @@
 //! | `open` | Node and its Lease: same incarnation, still lost, the Node exists | POST the NodeFence | none | phase `Pending` |
 //! | `write` | – | if the phase is over: as `untaint`, without the taint | `phase`, `message`, `gates`, `evidence` | the phase that it writes: `Pending`, `Fenced` (other evidence), `AwaitingOperator`, `Cancelled`, `Superseded` or `Done` |
 //! | `drain` | Node and its Lease: as for `open`; in the first round whether the Node is cordoned | PATCH the Node (cordon), POST up to 128 Evictions | `drain`: before the cordon `began` and `cordoned`, after the evictions `rounds` and `message` | phase `Pending`: `drain`, or `attempt` off |
-//! | `attempt` | FenceDevices, Secrets and the Node; for `off` also Node and Lease (same incarnation, still lost), the medik8s Lease, and the state of devices whose off is ambiguous | for `off` the medik8s Lease; the order to each device, or a write of the object that is the device | before the orders `attempts[last]` with `at`, `by`, `objects` and `met`; after them `outcome` and `met`. Not started: `verified`, or the gate `LeaseHeld` | phase `Fencing` or `Recovering`: `look` |
+//! | `attempt` | FenceDevices, Secrets and the Node; for `off` also Node and Lease (same incarnation, still lost), the medik8s Lease, and the state of devices whose off is ambiguous | for `off` the medik8s Lease; the order to each device, or a write of the object that is the device | before the orders `attempts[last]` with `at`, `by`, `objects` and `met`, and `met` of earlier attempts; after them `outcome` and `met`. Not started: `verified`, or the gate `LeaseHeld` | phase `Fencing` or `Recovering`: `look` |
 //! | `look` | FenceDevices, Secrets and the Node; for `off` Node and Lease before and after the interval | a status check of each device, for `off` two with an interval between them; a probe of the kubelet's port, if required | `attempts[last].verified` | `Off`: `prove`, or `prove-storage`; `On` after `on`: `untaint` when the node is Ready; else `attempt`, or `write` with `AwaitingOperator` |
 //! | `prove` | Node and its Lease: same incarnation, not renewed since the status checks | POST the FenceEvidence | `phase`, `evidence`, `gates`; if the Lease was renewed, `verified` becomes `Unknown` | phase `Fenced`: `taint`; else `attempt` off |
 //! | `prove-storage` | Node and its Lease: same incarnation, still lost | POST the FenceEvidence of kind `StorageFenced` | `attempts[last].evidence` | phase `Fencing`: `attempt` off at the next level, or `write` with `AwaitingOperator` |
@@ -153,11 +153,14 @@ async fn start_attempt(context: &StepContext<'_>, target: &Target) -> Result<(),
     if let Some(why) = storage::why_uncovered(act, &orders) {
         return record_not_started(context, target, desired, why).await;
     }
+    let objects: Vec<_> = orders.iter().filter_map(|(_, order)| order.object().cloned()).collect();
+    let mut met = Vec::new();
+    if !in_doubt.is_empty() {
+        order_effect::forget_earlier(&mut desired.attempts, &orders);
+        met = order_effect::find_powered_on(context, target, &in_doubt, &facts, &objects).await?;
+    }
     if let Some(last) = desired.attempts.last_mut() {
-        if !in_doubt.is_empty() {
-            last.met = order_effect::find_powered_on(context, target, &in_doubt, &facts).await?;
-        }
-        last.objects = orders.iter().filter_map(|(_, asked)| asked.object().cloned()).collect();
+        (last.met, last.objects) = (met, objects);
     }
     send_orders(context, target, desired, orders).await
 }
@@ -173,20 +176,19 @@ async fn send_orders(
     stamp(context, &mut desired);
     let rv = write_fence_status(context, target, target.fence.rv, &desired).await?;
     let calls = orders.into_iter().map(|(device, order)| async move {
-        let is_order_sent_always = order.is_order_sent_always();
+        let traits = order.traits();
         let answer = order.send(context, target).await;
         let summary = describe_answer(&device, &answer);
-        (order_effect::is_order_accepted(is_order_sent_always, &answer).then_some(device), summary)
+        ((device, traits.effect(&answer)), summary)
     });
     let answers = context.while_leading(futures::future::join_all(calls)).await?;
-    let (accepted, outcomes): (Vec<_>, Vec<_>) = answers.into_iter().unzip();
+    let (effects, outcomes): (Vec<_>, Vec<_>) = answers.into_iter().unzip();
     let mut outcome = outcomes.join("; ");
     truncate(&mut outcome, MAX_OUTCOME_BYTES);
     if let Some(last) = desired.attempts.last_mut() {
-        let off = act_of(last) == Act::Off;
-        let accepted: Vec<_> =
-            accepted.into_iter().flatten().filter(|device| off && !last.met.contains(device)).collect();
-        last.met.extend(accepted);
+        if act_of(last) == Act::Off {
+            order_effect::record_effects(&mut last.met, effects);
+        }
         last.outcome = Some(outcome);
     }
     write_fence_status(context, target, rv, &desired).await.map(drop)

@@ -214,8 +214,8 @@ fn the_metrics_show_incidents_by_phase_time_to_proof_and_devices_without_answer(
     let controller = Fencing::new(config(), &registry).unwrap();
     let mut fixture = Fixture::at(Phase::Pending, |_| ());
     fixture.device("bmc", |device| {
-        device["status"]["targets"] =
-            json!([{ "node": "n", "power": "Unknown", "problem": "LoginDenied" }, { "node": "m", "power": "On" }]);
+        device["status"]["targets"] = json!([{ "node": "n", "power": "Unknown", "problem": "LoginDenied" },
+            { "node": "k", "power": "Off", "problem": "SaysOff" }, { "node": "l", "power": "Off" }, { "node": "m", "power": "On" }]);
     });
     let decide =
         |fixture: &Fixture| controller.decide(&Key::Node("n".into()), &fixture.world.read().view(), fixture.mono());
@@ -236,8 +236,9 @@ fn the_metrics_show_incidents_by_phase_time_to_proof_and_devices_without_answer(
         "pod_safety_fence_phases_total{phase=\"Fenced\"} 1",
         "pod_safety_fence_time_to_evidence_seconds_count 1",
         "pod_safety_fence_time_to_evidence_seconds_sum 20",
-        "pod_safety_fence_device_unreachable_targets 1",
+        "pod_safety_fence_device_unreachable_targets 2",
         "pod_safety_fence_device_problems{problem=\"LoginDenied\"} 1",
+        "pod_safety_fence_device_problems{problem=\"SaysOff\"} 1",
         "pod_safety_fence_device_problems{problem=\"BadSecret\"} 0",
     ] {
         assert!(page.lines().any(|one| one == line), "no {line} in {page}");

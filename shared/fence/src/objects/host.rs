@@ -2,8 +2,9 @@
 //!
 //! The order `off` is an annotation with a key of our own (`reboot.metal3.io/KEY`): the operator keeps the machine
 //! off while it is there, whatever `spec.online` contains, which other clients write. Danger note: `status.poweredOn`
-//! is what the operator read last. So it counts only in the states in which the operator reads it, and off only while
-//! an annotation keeps the machine off.
+//! is what the operator read last, and it has no time: an operator that is down leaves it as it was. So it counts only
+//! in the states in which the operator reads it, and off only while an annotation keeps the machine off, and after the
+//! status was on in the same incident: then the operator has read the power since.
 
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
@@ -55,6 +56,11 @@ impl ObjectDriver for Host {
 
     fn power_off<'a>(&'a self, write: Write<'a>, _: &'a ObjectOrder) -> Reply<'a, ()> {
         Box::pin(power_off(write))
+    }
+
+    /// docs/assumptions.md: domain-is-current
+    fn off_ambiguity(&self) -> Option<&'static str> {
+        Some("a host off until its operator reads the power again")
     }
 
     fn lift<'a>(&'a self, write: Write<'a>) -> BoxFuture<'a, Result<(), Outcome>> {
@@ -212,7 +218,8 @@ async fn set_power_off(context: &StepContext<'_>, object: &TargetObject, value: 
     context.send(Call::write(Method::Merge, object.path.clone(), &body)).await.map(drop)
 }
 
-/// Without a recorded object, the power that the operator reports; with one, off only while the annotation keeps it off.
+/// Without a recorded object, the power that the operator reports; with one, off only while the annotation keeps it
+/// off, and on even if the status may be outdated.
 async fn check_status(check: Check<'_>, object: Option<&TargetObject>) -> Result<Answer, DeviceError> {
     let resolved = match object {
         Some(object) => object.clone(),
@@ -222,6 +229,8 @@ async fn check_status(check: Check<'_>, object: Option<&TargetObject>) -> Result
     let identity = if resolved.matched { Identity::Match } else { Identity::Unknown };
     let path = &resolved.path;
     let (power, message) = match (why_power_unreliable(&host), power(&host)) {
+        // Off can follow only after another read.
+        (Some(why), Power::On) if object.is_some() => (Power::On, format!("{path} has poweredOn true, but {why}")),
         (Some(why), _) => (Power::Unknown, format!("{path}: {why}")),
         (None, Power::Off) if object.is_some() && annotation(&host, POWER_OFF_ANNOTATION).is_none() => (
             Power::Unknown,

@@ -10,20 +10,34 @@ fn fixture(driver: &str, agent: Option<&str>) -> Fixture {
     Fixture { device: Some(json!({ "spec": spec })), ..Fixture::default() }
 }
 
-/// What two checks prove after an order to a machine that is in this state before, and off afterwards; and the
-/// sequence of calls.
-async fn fenced(
-    fixture: Fixture,
-    before: Power,
-    order: Result<(), ()>,
-    earlier: Option<DeviceRef>,
-) -> (Verified, Vec<String>) {
+fn agent(name: &str) -> Fixture {
+    fixture("Agent", Some(name))
+}
+
+fn redfish() -> Fixture {
+    fixture("Redfish", None)
+}
+
+/// How a device answers the order.
+#[derive(Clone, Copy, Debug)]
+enum Reply {
+    Done,
+    /// The answer is lost.
+    Lost,
+    /// The device reports a failure: it refuses the order, and its chassis is on.
+    Denied,
+}
+
+/// What two checks prove after an order to a machine that is in this state before, and reported off afterwards; and the
+/// sequence of calls. `earlier`: the device met it on at an earlier attempt.
+async fn fenced(fixture: Fixture, before: Power, reply: Reply, earlier: Option<DeviceRef>) -> (Verified, Vec<String>) {
     let ordered = Mutex::new(false);
     let harness = harness(fixture, move |act, _| {
         let mut ordered = ordered.lock();
         *ordered |= act == Act::Off;
-        match (act, order) {
-            (Act::Off, Err(())) => Some(Err(DeviceError::Unreachable { said: "the answer is lost".to_owned() })),
+        match (act, reply) {
+            (Act::Off, Reply::Lost) => Some(Err(DeviceError::TimedOut { after: Duration::from_secs(1) })),
+            (Act::Off, Reply::Denied) => Some(Err(DeviceError::Failed { said: "the chassis is on".to_owned() })),
             (Act::Look, _) if !*ordered => answer_with(before),
             _ => answer_with(Power::Off),
         }
@@ -46,19 +60,22 @@ async fn fenced(
 #[tokio::test(start_paused = true)]
 async fn bug_an_ambiguous_off_from_before_the_order_proved_off() {
     use Power::{Off, On, Unknown};
-    let agent = |name| fixture("Agent", Some(name));
-    let redfish = || fixture("Redfish", None);
+    use Reply::{Denied, Done, Lost};
     for (what, fixture, before, order, proved) in [
-        ("switched off", agent("fence_pve"), On, Ok(()), true),
-        ("the answer is lost", agent("fence_pve"), On, Err(()), true),
-        ("suspended before", agent("fence_pve"), Off, Ok(()), false),
-        ("unclear before", agent("fence_virsh"), Unknown, Ok(()), false),
-        ("an agent that is not in the table", agent("fence_acme"), Off, Ok(()), false),
-        ("the same that is on", agent("fence_acme"), On, Ok(()), true),
-        ("a supply that is off", agent("fence_cdu"), Off, Ok(()), true),
-        ("a controller that was reset takes the order", redfish(), Off, Ok(()), true),
-        ("a controller that was reset refuses it", redfish(), Off, Err(()), false),
-        ("a controller that loses its answer", redfish(), On, Err(()), true),
+        ("switched off", agent("fence_pve"), On, Done, true),
+        ("the answer is lost", agent("fence_pve"), On, Lost, true),
+        ("a failure is reported", agent("fence_pve"), On, Denied, true),
+        ("suspended before", agent("fence_pve"), Off, Done, false),
+        ("unclear before", agent("fence_virsh"), Unknown, Done, false),
+        ("an agent that is not in the table", agent("fence_acme"), Off, Done, false),
+        ("the same that is on", agent("fence_acme"), On, Done, true),
+        ("a supply that is off", agent("fence_cdu"), Off, Done, true),
+        ("a controller that was reset takes the order", redfish(), Off, Done, true),
+        ("a controller that was reset refuses it", redfish(), Off, Denied, false),
+        ("a controller that was reset loses its answer", redfish(), Off, Lost, false),
+        ("a controller that loses its answer", redfish(), On, Lost, true),
+        ("a controller that is reset meanwhile refuses the order", redfish(), On, Denied, false),
+        ("the same, through its agent", agent("fence_redfish"), On, Denied, false),
     ] {
         let (verified, _) = fenced(fixture, before, order, None).await;
         assert_eq!(verified.power == Power::Off, proved, "{what}: {verified:?}");
@@ -66,9 +83,27 @@ async fn bug_an_ambiguous_off_from_before_the_order_proved_off() {
     }
     for (device, proved) in [("bmc", true), ("pdu", false)] {
         let met = Some(DeviceRef { name: device.to_owned(), ..bmc() });
-        let (verified, _) = fenced(agent("fence_pve"), Off, Ok(()), met).await;
+        let (verified, _) = fenced(agent("fence_pve"), Off, Done, met).await;
         assert_eq!(verified.power == Power::Off, proved, "an earlier attempt met it by {device}: {verified:?}");
     }
+}
+
+/// The controller lost its answer to the first order because it was reset, and reported off from then on. That the
+/// first attempt had met the machine on proved it off.
+#[tokio::test(start_paused = true)]
+async fn bug_an_earlier_attempt_outweighed_a_reset_of_the_controller() {
+    for (what, fixture, reply, proved) in [
+        ("its chassis is on", redfish(), Reply::Denied, false),
+        ("its answer is lost again", redfish(), Reply::Lost, false),
+        ("it takes the order, or its chassis is off", redfish(), Reply::Done, true),
+        ("its agent sends nothing to a machine that it considers off", agent("fence_redfish"), Reply::Done, false),
+        ("a hypervisor is not reset", agent("fence_vmware_rest"), Reply::Denied, true),
+    ] {
+        let (verified, _) = fenced(fixture, Power::Off, reply, Some(bmc())).await;
+        assert_eq!(verified.power == Power::Off, proved, "{what}: {verified:?}");
+    }
+    let same = crate::transport::off_ambiguity(&Driver::Agent("fence_redfish".into()));
+    assert_eq!(same, crate::transport::off_ambiguity(&Driver::Redfish), "the table has one row for both");
 }
 
 /// The machine that was on is another one: that this one is off later may be its state from before the order.
@@ -87,9 +122,9 @@ async fn an_order_that_meets_another_machine_has_met_none() {
 
 #[tokio::test(start_paused = true)]
 async fn the_state_before_the_order_is_recorded_for_ambiguous_devices_only() {
-    let (_, log) = fenced(fixture("Agent", Some("fence_pve")), Power::On, Ok(()), None).await;
+    let (_, log) = fenced(agent("fence_pve"), Power::On, Reply::Done, None).await;
     assert_eq!(log, ["device look", STATUS, "device off", STATUS]);
-    let (_, log) = fenced(fixture("Agent", Some("fence_ipmilan")), Power::On, Ok(()), None).await;
+    let (_, log) = fenced(agent("fence_ipmilan"), Power::On, Reply::Done, None).await;
     assert_eq!(log, [STATUS, "device off", STATUS]);
 }
 

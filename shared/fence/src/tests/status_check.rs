@@ -33,6 +33,40 @@ async fn a_device_that_fails_its_check_is_not_ready_with_the_reason() {
     }
 }
 
+/// A wrong plug: the device was ready, although it reported the node off at each check.
+#[tokio::test(start_paused = true)]
+async fn bug_a_device_that_reported_a_running_node_off_was_ready() {
+    for (what, ready, renewed, boot, problem) in [
+        ("its kubelet renews the Lease afterwards", "True", 17, BOOT, "SaysOff"),
+        ("its kubelet renewed the Lease before: it was just powered off", "True", 7, BOOT, ""),
+        ("it booted again meanwhile", "True", 17, NEXT_BOOT, ""),
+        ("it is not Ready", "Unknown", 17, BOOT, ""),
+    ] {
+        let reads = Mutex::new(0);
+        let mut node = machine();
+        node["status"]["conditions"][0]["status"] = json!(ready);
+        let mut after = node.clone();
+        after["status"]["nodeInfo"]["bootID"] = json!(boot);
+        let first = move |request: &Received| {
+            // Before the device is asked, after its answer, and after the wait.
+            let mut reads = reads.lock();
+            *reads += usize::from(request.path == "/api/v1/nodes/n");
+            (*reads > 2 && request.path == "/api/v1/nodes/n").then(|| ApiAnswer::json(&after))
+        };
+        let fixture = Fixture {
+            node,
+            renewed: Arc::new(move |number| if number == 0 { 7 } else { renewed }),
+            first: Arc::new(first),
+            ..Fixture::default()
+        };
+        let status = run_status_check(fixture, || answer_with(Power::Off)).await;
+        assert_eq!(status["targets"][0]["problem"].as_str().unwrap_or_default(), problem, "{what}: {status}");
+        let reason = if problem.is_empty() { "AllTargetsReachable" } else { problem };
+        assert_eq!(status["conditions"][0]["reason"], reason, "{what}");
+        assert_eq!(status["targets"][0]["power"], "Off", "{what}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_device_that_selects_no_node_is_not_ready() {
     let harness = harness(Fixture::default(), |_, _| None);

@@ -88,6 +88,42 @@ async fn a_host_has_the_power_off_annotation_until_the_incident_is_over() {
     assert_eq!(other["metadata"]["annotations"], json!({}), "the neighbour's host");
 }
 
+/// Its operator was down, and its last read was older than the boot of the host: that was evidence.
+#[tokio::test(start_paused = true)]
+async fn bug_a_power_state_that_the_operator_did_not_read_again_was_evidence() {
+    let store = two();
+    store.change(HOST, |host| host["status"]["poweredOn"] = json!(false));
+    let harness = harness_for(&store);
+    harness.run_off_attempt().await;
+    let attempt = attempted(&harness);
+    assert!(held(&store).is_some() && attempt.met.is_empty(), "the annotation is there: {attempt:?}");
+    let verified = check_power(&harness, attempt).await;
+    assert_eq!(verified.power, Power::Unknown);
+    assert!(verified.message.contains("was not seen on before"), "{verified:?}");
+}
+
+/// It was on when the annotation was written, whether the operator could reach the host or not. So it has read the power
+/// since.
+#[tokio::test(start_paused = true)]
+async fn a_host_that_its_operator_switches_off_after_the_first_attempt_is_proved_off() {
+    for operational in ["OK", "error"] {
+        let store = two();
+        store.change(HOST, |host| host["status"]["operationalStatus"] = json!(operational));
+        let harness = harness_for(&store);
+        harness.run_off_attempt().await;
+        let mut status = tried("off");
+        status.attempts.insert(0, attempted(&harness));
+        store.change(HOST, |host| {
+            (host["status"]["poweredOn"], host["status"]["operationalStatus"]) = (json!(false), json!("OK"));
+        });
+        harness.assert_outcome(Step::Attempt(target(status)), "written").await;
+        let written = harness.written("nodefences")["status"].clone();
+        let status: NodeFenceStatus = serde_json::from_value(written).unwrap();
+        harness.assert_outcome(Step::Look(target(status)), "written").await;
+        assert_eq!(attempted(&harness).verified.unwrap().power, Power::Off, "{operational}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_annotation_of_another_incident_stays() {
     let (store, harness, attempt) = fenced().await;
