@@ -77,7 +77,7 @@ impl PodTotals {
                 }
                 KnownOwner::Owner(Owner::NoController) => totals.unmanaged = totals.unmanaged.saturating_add(living),
                 KnownOwner::Owner(Owner::Deleted(_)) => totals.unscaled = totals.unscaled.saturating_add(living),
-                // Nothing says how many pods it wants, so it may replace one that terminates.
+                // How many pods it wants is unknown: it may replace one that terminates.
                 KnownOwner::Owner(Owner::Unscaled(_)) => {
                     totals.unscaled = totals.unscaled.saturating_add(i32::from(!pod.phase.is_terminal()));
                 }

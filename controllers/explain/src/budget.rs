@@ -150,30 +150,31 @@ fn calculate(budget: &Budget, reach: &PodTotals) -> Arithmetic {
     }
 }
 
-/// Notes: the status that the disruption controller would write now, where it differs from the status in the object.
-fn list_notes(explained: &BudgetExplanation<'_>, view: &View<'_>, now: Mono) -> Vec<String> {
-    let budget = explained.budget;
+/// Why kube-controller-manager does not calculate the budget; else the status that the disruption controller would write
+/// now, where it differs from the status in the object.
+fn list_differences(explained: &BudgetExplanation<'_>, view: &View<'_>, now: Mono) -> Vec<String> {
     let mut notes = Vec::new();
-    let decision =
-        decide(&Key::Budget(budget.key.uid.clone()), view, now, &Config { stale_pod_timeout: DELETION_TIMEOUT });
-    let written = &budget.status;
-    let sync_failed = matches!(explained.verdict, BudgetVerdict::SyncFailed(_));
-    if sync_failed && !explained.ownerless.is_empty() {
-        let pods: Vec<String> = explained.ownerless.iter().cloned().collect();
-        notes.push(format!(
-            "It selects pods whose owners were deleted ({}): kube-controller-manager calculates a minAvailable that is a whole number only, until they are gone.",
-            join_first(&pods)
-        ));
+    if matches!(explained.verdict, BudgetVerdict::SyncFailed(_)) {
+        if !explained.ownerless.is_empty() {
+            let pods: Vec<String> = explained.ownerless.iter().cloned().collect();
+            notes.push(format!(
+                "It selects pods whose owners were deleted ({}): kube-controller-manager calculates a minAvailable that is a whole number only, until they are gone.",
+                join_first(&pods)
+            ));
+        }
+        if !explained.unscaled.is_empty() {
+            let owners: Vec<String> = explained.unscaled.iter().cloned().collect();
+            notes.push(format!(
+                "It selects pods of owners without a scale ({}): kube-controller-manager then calculates only a minAvailable that is a whole number.",
+                join_first(&owners)
+            ));
+        }
     }
-    if sync_failed && !explained.unscaled.is_empty() {
-        let owners: Vec<String> = explained.unscaled.iter().cloned().collect();
-        notes.push(format!(
-            "It selects pods of owners without a scale ({}): kube-controller-manager then calculates only a minAvailable that is a whole number.",
-            join_first(&owners)
-        ));
+    if !notes.is_empty() {
+        return notes;
     }
-    let is_explained = sync_failed && !(explained.unscaled.is_empty() && explained.ownerless.is_empty());
-    for intent in decision.intents.iter().filter(|_| !is_explained) {
+    let (budget, config) = (explained.budget, Config { stale_pod_timeout: DELETION_TIMEOUT });
+    for intent in decide(&Key::Budget(budget.key.uid.clone()), view, now, &config).intents {
         let Intent::Update(Update::Budget(update)) = intent else { continue };
         let status = &update.status;
         let numbers = Arithmetic {
@@ -182,22 +183,31 @@ fn list_notes(explained: &BudgetExplanation<'_>, view: &View<'_>, now: Mono) -> 
             allowed: status.disruptions_allowed,
             ..explained.arithmetic
         };
-        // kube-controller-manager counts an eviction by name, for at most two minutes (`buildDisruptedPodMap`).
-        let evicted = i32::try_from(explained.members.iter().filter(|member| member.eviction_counts()).count());
-        let by_name = numbers.healthy.saturating_sub(evicted.unwrap_or(i32::MAX));
-        let counts = |healthy: i32, allowed: i32| {
-            (written.current_healthy, written.desired_healthy, written.disruptions_allowed)
-                == (healthy, numbers.needed, allowed)
-        };
-        let same =
-            counts(numbers.healthy, numbers.allowed) || counts(by_name, by_name.saturating_sub(numbers.needed).max(0));
-        if !same {
+        if !is_written(&numbers, explained) {
             notes.push(format!(
                 "With its current pods its status should be {}: the disruption controller is behind, or does not run.",
                 numbers.describe()
             ));
         }
     }
+    notes
+}
+
+/// Whether the status has these numbers, or those of kube-controller-manager, which counts an eviction by the name of the
+/// pod, for at most two minutes (`buildDisruptedPodMap`).
+fn is_written(numbers: &Arithmetic, explained: &BudgetExplanation<'_>) -> bool {
+    let status = &explained.budget.status;
+    let written = (status.current_healthy, status.desired_healthy, status.disruptions_allowed);
+    let evicted = explained.members.iter().filter(|member| member.eviction_counts()).map(|_| 1).sum::<i32>();
+    let by_name = numbers.healthy.saturating_sub(evicted);
+    written == (numbers.healthy, numbers.needed, numbers.allowed)
+        || written == (by_name, numbers.needed, by_name.saturating_sub(numbers.needed).max(0))
+}
+
+/// What else an operator should know.
+fn list_notes(explained: &BudgetExplanation<'_>, view: &View<'_>, now: Mono) -> Vec<String> {
+    let budget = explained.budget;
+    let mut notes = list_differences(explained, view, now);
     if !explained.unknown.is_empty() {
         let why = join_first(&explained.unknown);
         notes.push(format!(

@@ -363,7 +363,7 @@ fn bug_a_successor_of_an_evicted_pod_was_reported_as_not_counted() {
 
 /// After `kubectl delete deployment`. It was called an owner without a scale, and the advice was to change the selector.
 #[test]
-fn bug_the_pods_of_a_deleted_owner_were_said_to_have_no_scale() {
+fn bug_the_pods_of_a_deleted_owner_were_reported_without_a_scale() {
     let world = three(&json!({}), [2, 0, 0, 0, 0]);
     let failed = failed(budget("b", "db", &json!({ "maxUnavailable": 1 }), [2, 3, 2, 3, 0]));
     world.apply(Kind::Budgets, &failed, at(1));

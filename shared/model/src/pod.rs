@@ -218,7 +218,7 @@ impl std::ops::Deref for Pod {
 
 impl Pod {
     /// Takes its times from its timestamps, in seconds. A process that has not watched it knows no better.
-    pub fn apply_timestamps(&mut self, time_of: impl Fn(i64) -> Mono) {
+    pub fn apply_timestamps(&mut self, time_of: &impl Fn(i64) -> Mono) {
         (self.first_seen, self.placed_at) = (time_of(self.created), time_of(self.bound_at));
         let Some(uncommon) = &mut self.uncommon else { return };
         if let Some(deletion) = &mut uncommon.deletion {

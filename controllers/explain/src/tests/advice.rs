@@ -94,7 +94,7 @@ impl Fixture {
     /// The same when every pod that its controller should have exists and is Ready.
     fn all_healthy(&self) -> Self {
         let mut well = self.clone();
-        // Another one may take the place of a pod that terminates, if nothing says how many there should be.
+        // Such a controller may replace a pod that terminates.
         let replaces = self.controller == Controller::Unscaled;
         well.pods.retain(|pod| replaces || pod.terminated || !pod.terminating);
         well.pods.iter_mut().for_each(|pod| (pod.ready, pod.terminating) = (true, false));

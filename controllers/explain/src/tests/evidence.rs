@@ -101,9 +101,9 @@ fn bug_the_absence_of_a_node_was_called_proof_before_its_kubelet_could_respond()
     }
 }
 
-/// A command makes no first read of a missing node, and said that the pod is removed after 40 s.
+/// A command makes no first read of a missing node, and reported that the pod is removed after 40 s.
 #[test]
-fn bug_a_pod_of_a_running_kubelet_without_a_node_was_said_to_wait() {
+fn bug_a_pod_of_a_running_kubelet_without_a_node_was_reported_to_wait() {
     let record = |message: &str| EventRecord { reason: "ForceDeleteHeld".to_owned(), ..refused(message, 90) };
     for (renewed, event, verdict, reason) in [
         (None, None, Verdict::Waiting, "Quarantine"),

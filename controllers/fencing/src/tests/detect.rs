@@ -50,10 +50,9 @@ fn the_field_when_decides_whether_a_lost_node_is_fenced() {
         Fixture::terminating(pod);
         pod["metadata"]["ownerReferences"][0]["kind"] = json!("ReplicaSet");
     };
-    let finalized: fn(&mut Value) = |pod| {
-        Fixture::terminating(pod);
-        pod["metadata"]["deletionGracePeriodSeconds"] = json!(0);
-        pod["metadata"]["finalizers"] = json!(["example.com/a"]);
+    let forced: fn(&mut Value) = |pod| {
+        Fixture::finalized(pod);
+        pod["status"]["phase"] = json!("Running");
     };
     for (when, change, expected, says) in [
         (When::Always, None, "open by p", "always"),
@@ -61,7 +60,13 @@ fn the_field_when_decides_whether_a_lost_node_is_fenced() {
         (When::Needed, None, "?FenceNotNeeded", "no pod waits"),
         (When::Needed, Some(|_: &mut Value| {}), "?FenceNotNeeded", "its pod was not asked to end"),
         (When::Needed, Some(stateless), "?FenceNotNeeded", "a ReplicaSet replaces its pods anyway"),
-        (When::Needed, Some(finalized), "?FenceNotNeeded", "a pod that waits for finalizers has terminated"),
+        (When::Needed, Some(Fixture::finalized), "?FenceNotNeeded", "a pod that waits for finalizers has terminated"),
+        (
+            When::Needed,
+            Some(forced),
+            "open by p",
+            "bug: it was deleted without a grace period, has a finalizer, and runs",
+        ),
         (When::Needed, Some(Fixture::terminating), "open by p", "a StatefulSet waits"),
     ] {
         let mut fixture = Fixture::lost_with(|fixture| change.into_iter().for_each(|change| pods(fixture, change)));
@@ -173,6 +178,18 @@ fn a_cancelled_incident_is_reopened_when_the_node_is_lost_again_unless_a_person_
     assert_eq!(fixture.describe("n"), ["?FenceOver"]);
     let fixture = Fixture::at(Phase::Superseded, |_| ());
     assert_eq!(fixture.describe("n"), ["?FenceOver"]);
+}
+
+/// A virtual machine that was on when an earlier order failed, and was suspended after its node reported again, was
+/// proved off.
+#[test]
+fn bug_what_an_order_met_counted_after_the_node_had_reported_again() {
+    let met = level("bmc", 1).devices;
+    let attempt = Attempt { act: DesiredPower::Off, met, outcome: Some("failed".to_owned()), ..Attempt::default() };
+    let mut fixture = Fixture::at(Phase::Cancelled, |status| status.attempts.push(attempt));
+    fixture.act("n");
+    let (_, status) = fixture.only();
+    assert!(status.attempts.len() == 1 && status.attempts[0].met.is_empty(), "{status:?}");
 }
 
 #[test]

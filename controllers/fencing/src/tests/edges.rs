@@ -149,11 +149,7 @@ fn a_pod_that_waits_for_its_finalizers_does_not_keep_a_machine_off() {
     fixture.advance(10);
     fixture.pod("db-0", "n", Fixture::terminating);
     assert_eq!(fixture.describe("n"), ["?WaitsForPods"]);
-    fixture.pod("db-0", "n", |pod| {
-        Fixture::terminating(pod);
-        pod["metadata"]["deletionGracePeriodSeconds"] = json!(0);
-        pod["metadata"]["finalizers"] = json!(["example.com/a"]);
-    });
+    fixture.pod("db-0", "n", Fixture::finalized);
     assert_eq!(fixture.describe("n"), ["on 1 by bmc"]);
     fixture.pod("db-0", "n", |_| ());
     assert_eq!(fixture.describe("n"), ["on 1 by bmc"], "the pod is not deleted");

@@ -264,6 +264,14 @@ impl Fixture {
         pod["metadata"]["deletionGracePeriodSeconds"] = json!(30);
     }
 
+    /// It has ended, and waits for a finalizer.
+    pub(super) fn finalized(pod: &mut Value) {
+        Self::terminating(pod);
+        pod["metadata"]["deletionGracePeriodSeconds"] = json!(0);
+        pod["metadata"]["finalizers"] = json!(["example.com/a"]);
+        pod["status"]["phase"] = json!("Succeeded");
+    }
+
     pub(super) fn delete(&mut self, kind: Kind, name: &str) {
         self.world.remove(kind, &format!("uid-{name}"), self.mono());
     }

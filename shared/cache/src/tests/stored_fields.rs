@@ -241,7 +241,7 @@ fn a_snapshot_dates_a_node_fence_by_its_last_attempt() {
     }
 }
 
-/// A command said of a pod that is overdue for minutes that it was deleted just now.
+/// A command reported a pod that is overdue for minutes as deleted just now.
 #[test]
 fn bug_a_snapshot_dated_a_pod_by_the_time_of_its_read() {
     let cache = listed();
