@@ -109,7 +109,8 @@ fn policy(node: &str, levels: &[Vec<String>], fencing: Fencing) -> Value {
         levels.for_each(|level| level["corroborate"] = json!(["KubeletPort"]));
     }
     if let Some(seconds) = fencing.not_ready_seconds {
-        spec["unhealthy"] = json!({ "notReadySeconds": seconds });
+        // A plan that is minimised has smaller numbers than the API accepts.
+        spec["unhealthy"] = json!({ "notReadySeconds": seconds.max(30) });
     }
     object("FencePolicy", node, spec)
 }
