@@ -215,13 +215,13 @@ impl LoginCommand {
         certificate: &Arc<ClientCertificate>,
     ) -> Result<Credentials, LoginError> {
         let (sender, receiver) = oneshot::channel();
-        let (this, certificate) = (Arc::clone(self), Arc::clone(certificate));
+        let (this, certificate, own) = (Arc::clone(self), Arc::clone(certificate), env.clone());
         let work = async move {
             let _one = this.runs.lock().await;
             let cached = this.cached.lock().as_ref().map(|held| held.credentials.clone());
             let credentials = match cached {
                 Some(given) if given.generation != old => Ok(given),
-                _ => this.run(old, &certificate).await,
+                _ => this.run(old, &own, &certificate).await,
             };
             drop(sender.send(credentials));
         };
@@ -229,8 +229,8 @@ impl LoginCommand {
         receiver.await.unwrap_or_else(|_ended| Err(LoginError("this process ends".to_owned())))
     }
 
-    async fn run(&self, old: u64, certificate: &ClientCertificate) -> Result<Credentials, LoginError> {
-        let output = self.exec.run().await?;
+    async fn run(&self, old: u64, env: &Env, certificate: &ClientCertificate) -> Result<Credentials, LoginError> {
+        let output = self.exec.run(env).await?;
         let header = output.token.as_deref().map(|token| bearer(token, &format!("the token of {}", self.exec)));
         let identity = output.identity.as_ref().map(|(certificates, key)| {
             tls::parse_identity(certificates.as_bytes(), key.as_bytes())

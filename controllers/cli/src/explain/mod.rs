@@ -24,6 +24,7 @@ use pod_safety_explain::{Answer, ExplainContext, Verdict, explain_namespace, exp
 use pod_safety_print::Paint;
 use pod_safety_print::answers::{Document, page, sentence};
 use pod_safety_shared::cache::Lookup;
+use pod_safety_shared::client::ApiError;
 use pod_safety_shared::model::{Kind, Phase, Pod, Readiness};
 
 use super::Exit;
@@ -292,18 +293,27 @@ pub(super) async fn explain_text(
     Ok((session.with_header(&page(&answer, true, Paint::plain())), document))
 }
 
-/// The kind of an object given by its name alone: a node, else a pod.
+/// The kind of an object given by its name alone: a node, else a pod. Without the right to list nodes it may be either.
 async fn node_or_pod(session: &Session, namespace: Option<&str>, name: &str) -> anyhow::Result<SubjectKind> {
-    match session.get_raw(&format!("/api/v1/nodes/{name}")).await {
-        Err(error) if error.is_not_found() => {}
-        Ok(_) | Err(_) => return Ok(SubjectKind::Node),
+    let find = async |path: String| {
+        let items = session.items(&format!("{path}?fieldSelector=metadata.name={name}")).await?;
+        Ok::<_, ApiError>(items.iter().any(|one| one["metadata"]["name"] == *name))
+    };
+    let is_node = find(Kind::Nodes.path_in(None)).await;
+    if matches!(is_node, Ok(true)) {
+        return Ok(SubjectKind::Node);
     }
-    let path = Kind::Pods.path_in(namespace);
-    let pods = session.items(&format!("{path}?fieldSelector=metadata.name={name}&limit=1")).await;
-    if pods.is_ok_and(|pods| pods.is_empty()) {
-        bail!(NotFound::new(ResourceKind::Node, None, name).with_detail(&format!(", and no pod {name} either")));
+    match (is_node, find(Kind::Pods.path_in(namespace)).await, namespace) {
+        (Ok(_), Ok(false), Some(namespace)) => {
+            let pod = NotFound::new(ResourceKind::Pod, Some(namespace), name);
+            bail!(pod.with_detail(&format!(" (and no node {name})")))
+        }
+        (Ok(_), Ok(false), None) => {
+            bail!(NotFound::new(ResourceKind::Node, None, name).with_detail(&format!(", and no pod {name} either")))
+        }
+        (Err(_), Ok(false), _) => Ok(SubjectKind::Node),
+        (_, Ok(true) | Err(_), _) => Ok(SubjectKind::Pod),
     }
-    Ok(SubjectKind::Pod)
 }
 
 /// The explanation of one object, by what may be read now.
@@ -337,15 +347,7 @@ async fn explain_object(
                 snapshot.read_attachments(session).await;
             }
             let node = snapshot.with_context(|ctx| explain_node(&Arc::from(name), ctx));
-            let Some(answer) = node else {
-                match snapshot.pods_unread() {
-                    None => bail!(NotFound::new(ResourceKind::Node, None, name).with_detail(", and no pod names it")),
-                    Some((why, _)) => {
-                        bail!("there is no node {name}; it is not known whether a pod names it. {why}")
-                    }
-                }
-            };
-            answer
+            node.ok_or_else(|| missing_node(&snapshot, name))?
         }
         SubjectKind::Set => {
             let set = snapshot.read_set(session, namespace, name).await?;
@@ -370,6 +372,17 @@ async fn explain_object(
     };
     answer.missing.extend(snapshot.missing());
     Ok(answer)
+}
+
+/// Neither a Node nor a pod that names it was read. It is reported as absent only if all nodes were read.
+fn missing_node(snapshot: &ClusterSnapshot, name: &str) -> anyhow::Error {
+    match snapshot.pods_unread() {
+        _ if !snapshot.with_context(|ctx| ctx.has_all(&[Kind::Nodes])) => {
+            anyhow::anyhow!("you may not list nodes: it is not known whether there is a node {name}")
+        }
+        None => NotFound::new(ResourceKind::Node, None, name).with_detail(", and no pod names it").into(),
+        Some((why, _)) => anyhow::anyhow!("there is no node {name}; it is not known whether a pod names it. {why}"),
+    }
 }
 
 /// The explanation of a pod.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io::{IsTerminal as _, Write};
 use std::pin::pin;
 use std::process::{Output, Stdio};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -18,6 +19,10 @@ use zeroize::{Zeroize as _, Zeroizing};
 
 use super::LoginError;
 use crate::kubeconfig::{self, Cluster, Interactive};
+use pod_safety_clock::Env;
+
+/// Without a line for longer than this, a user cannot know whether the command still runs.
+const ANNOUNCE_AFTER: Duration = Duration::from_secs(2);
 
 /// A login command, and the cluster information that it gets.
 pub(super) struct Exec {
@@ -64,8 +69,12 @@ impl Exec {
         Self { command: command.clone(), cluster }
     }
 
-    /// Runs the command to its end.
-    pub(super) async fn run(&self) -> Result<ExecOutput, LoginError> {
+    /// Runs the command to its end, and writes to stderr that it is waited for if that takes long.
+    pub(super) async fn run(&self, env: &Env) -> Result<ExecOutput, LoginError> {
+        announce(env.sleep(ANNOUNCE_AFTER), &self.to_string(), &mut std::io::stderr(), self.run_to_end()).await
+    }
+
+    async fn run_to_end(&self) -> Result<ExecOutput, LoginError> {
         let is_terminal = std::io::stdin().is_terminal();
         let is_interactive = match self.command.interactive {
             Interactive::Never => false,
@@ -145,6 +154,24 @@ impl Exec {
     }
 }
 
+/// Runs `work`, and names what is waited for once `patience` has ended.
+async fn announce<T>(
+    patience: impl Future<Output = ()>,
+    what: &str,
+    shown: &mut (impl Write + Send),
+    work: impl Future<Output = T>,
+) -> T {
+    let (patience, work) = (Box::pin(patience), Box::pin(work));
+    let work = match select(work, patience).await {
+        Either::Left((done, _)) => return done,
+        Either::Right(((), work)) => work,
+    };
+    let what: String = what.chars().filter(|letter| !letter.is_control()).collect();
+    // If it cannot be shown, the command still logs in.
+    drop(writeln!(shown, "waiting for {what} …"));
+    work.await
+}
+
 /// Runs a command to its end. What it writes to stderr is shown at once, as by kubectl: it may be a code to type into a
 /// browser. A process that it leaves behind, such as that browser, may keep stderr open.
 async fn output(mut command: Command, shown: &mut (impl Write + Send)) -> std::io::Result<Output> {
@@ -190,9 +217,18 @@ fn cluster_info(cluster: &Cluster) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
+
+    /// `status` printed nothing while a login command hung.
+    #[tokio::test(start_paused = true)]
+    async fn bug_a_login_command_was_waited_for_without_a_word() {
+        for (millis, line) in [(1_900, ""), (60_000, "waiting for the login command aws of the kubeconfig …\n")] {
+            let mut shown = Vec::new();
+            let [patience, work] = [ANNOUNCE_AFTER, Duration::from_millis(millis)].map(tokio::time::sleep);
+            announce(patience, "the login command \u{1b}aws of the kubeconfig", &mut shown, work).await;
+            assert_eq!(String::from_utf8(shown).unwrap(), line, "{millis}");
+        }
+    }
 
     /// The code of a login by browser was not shown, and the open browser was waited for.
     #[tokio::test]

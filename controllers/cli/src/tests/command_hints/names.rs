@@ -36,6 +36,10 @@ fn bug_an_unknown_name_got_no_suggestion() {
         ),
         ("explain pod orders-1 -n old", "did you mean the one in namespace shop?"),
         (
+            "explain orders-1 -n nope",
+            "there is no pod orders-1 in namespace nope (and no node orders-1), because there is no namespace nope; namespace shop has a pod orders-1",
+        ),
+        (
             "explain StatefulSet/ordres -n shop",
             "there is no StatefulSet ordres in namespace shop: did you mean orders?",
         ),
@@ -108,6 +112,26 @@ fn bug_a_node_or_a_pod_was_not_found_by_its_name_alone() {
     ] {
         let (ended, text) = run_command(line, &well());
         assert!(ended == code && text.contains(expected), "{line}: {ended}: {text}");
+    }
+}
+
+/// It took the rights to get nodes and StatefulSets, which its row of the table does not name, and a pod was taken for a node.
+#[test]
+fn bug_the_rights_that_explain_names_did_not_suffice() {
+    for (refused, line, expected) in [
+        ("/apis/apps/v1/namespaces/shop/statefulsets/", "explain sts orders -n shop", "statefulset/shop/orders"),
+        ("/api/v1/nodes/", "explain orders-1", "pod/shop/orders-1"),
+        ("/api/v1/nodes/", "explain worker-b1", "node/worker-b1"),
+        ("/api/v1/nodes", "explain orders-1", "pod/shop/orders-1"),
+        ("/api/v1/nodes", "explain workerb1", "It may still exist"),
+    ] {
+        let allowed = well();
+        let limited: Arc<AnswerFn> = Arc::new(move |method, path, body| match path.starts_with(refused) {
+            true => (403, json!({ "kind": "Status", "reason": "Forbidden", "code": 403, "message": "no" })),
+            false => allowed(method, path, body),
+        });
+        let (_, text) = run_command(line, &limited);
+        assert!(text.contains(expected) && !text.contains("sk an administrator"), "{refused}: {line}: {text}");
     }
 }
 
