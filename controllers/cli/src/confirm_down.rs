@@ -267,6 +267,7 @@ mod tests {
             page: "2 pods on n\n".to_owned(),
             terminating: 1,
             policy: Some(("p".to_owned(), spec)),
+            asks_a_person: false,
             power_check: "Look.".to_owned(),
         };
         args.describe_consequences(&impact)

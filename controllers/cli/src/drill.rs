@@ -177,10 +177,13 @@ pub(super) async fn request(session: &Session, examined: &Examined, by: &str, re
     match operator_requests::request_fence(connection, examined, by, reason).await {
         Err(OperatorError::AlreadyExists { name, .. }) => {
             let existing = operator_requests::read_incident(connection, &name).await.ok().flatten();
+            let is_over = existing.as_ref().is_some_and(|fence| fence.status.phase.is_over());
             let phase = existing.map_or(String::new(), |fence| format!(" ({})", fence.status.phase.name()));
-            anyhow::bail!(
-                "this boot of {node} has a NodeFence{phase}, which must be deleted first: pod-safety explain node {node}"
-            );
+            let way_out = match is_over {
+                true => format!("which must be deleted first: kubectl delete nodefence {name}"),
+                false => format!("which goes on: pod-safety explain node {node}"),
+            };
+            anyhow::bail!("this boot of {node} has a NodeFence{phase}, {way_out}");
         }
         requested => Ok(requested?),
     }

@@ -167,6 +167,9 @@ fn is_reporting(examined: &Examined, wall: Timestamp) -> bool {
 /// The page that an operator reads before typing the phrase.
 fn page(node: &str, impact: &Impact) -> String {
     let by = match &impact.policy {
+        Some((policy, _)) if impact.asks_a_person => {
+            format!("The FencePolicy {policy} asks a person to switch the machine off. pod-safety switches nothing.")
+        }
         Some((policy, spec)) => {
             let levels: Vec<&str> = spec.levels.iter().map(|level| level.name.as_str()).collect();
             format!(
@@ -240,7 +243,8 @@ mod tests {
             });
         let line = "fence worker-b1 --reason r --confirm 'switch off worker-b1'";
         let (code, text) = run_command(line, &respond);
-        let expected = "this boot of worker-b1 has a NodeFence (Fencing), which must be deleted first: pod-safety explain node worker-b1\n";
+        let expected =
+            "this boot of worker-b1 has a NodeFence (Fencing), which goes on: pod-safety explain node worker-b1\n";
         assert!(code == 1 && text.ends_with(expected), "{code}: {text}");
     }
 

@@ -144,6 +144,14 @@ impl Fixture {
         self.apply(Kind::FenceDevices, device, 0);
     }
 
+    /// The only device of its policy is a person.
+    pub(crate) fn by_hand(&self) {
+        self.policy("Asserted");
+        let device = json!({ "metadata": { "namespace": "fence", "name": "ipmi-b1", "uid": "uid-device" },
+            "spec": { "driver": "Manual", "nodeSelector": {} } });
+        self.apply(Kind::FenceDevices, device, 0);
+    }
+
     /// Its policy waits for this many seconds after the node stopped reporting, and its device has this state.
     pub(crate) fn policy_after(&self, unreachable_seconds: u32, why_not_ready: Option<&str>) {
         let unhealthy = json!({ "silentSeconds": unreachable_seconds });

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use pod_safety_explain::{ExplainContext, Paused, how_to_check_power, owner_of};
+use pod_safety_explain::{ExplainContext, Paused, asks_a_person, how_to_check_power, owner_of};
 use pod_safety_print::{Paint, Tone};
 use pod_safety_shared::api::{FencePolicySpec, Recovery};
 use pod_safety_shared::authority::operator_requests::Examined;
@@ -30,6 +30,8 @@ pub(crate) struct Impact {
     pub(crate) terminating: usize,
     /// The FencePolicy that selects it.
     pub(crate) policy: Option<(String, FencePolicySpec)>,
+    /// That policy names no device, but a person.
+    pub(crate) asks_a_person: bool,
     /// How an operator sees whether its machine has power.
     pub(crate) power_check: String,
 }
@@ -64,13 +66,14 @@ impl Impact {
                 page.push_str(&format!("{}\n", paint.wrap(&format!("{} {missing}", paint.mark(Tone::Attention)), 2)));
             }
             let policy = ctx.view.policy_of(&examined.labels);
-            let how = match ctx.view.node(node) {
-                Lookup::Known(node) => how_to_check_power(node, ctx),
-                Lookup::Unknown(_) | Lookup::Absent => String::new(),
+            let (how, asks_a_person) = match ctx.view.node(node) {
+                Lookup::Known(node) => (how_to_check_power(node, ctx), asks_a_person(node, ctx)),
+                Lookup::Unknown(_) | Lookup::Absent => (String::new(), false),
             };
             Self {
                 page,
                 power_check: how,
+                asks_a_person,
                 terminating: active_pods(ctx, node).filter(|pod| pod.deletion.is_some()).count(),
                 policy: policy.map(|policy| (policy.name.to_string(), policy.spec.clone())),
             }

@@ -5,7 +5,7 @@ use pod_safety_process::account::{LeaderSettings, PolicyAccount};
 use pod_safety_shared::authority::AccessRight;
 use serde_json::Value;
 
-use super::{Health, Symptom, healthy, join_first, not_checked, symptom};
+use super::{Health, Installation, Symptom, healthy, join_first, not_checked, symptom};
 
 /// The holder of the leader Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,7 +99,13 @@ impl<'a> Denied<'a> {
 }
 
 /// Which rights the account of pod-safety lacks; `runs`: a process with it was found.
-pub fn check_rights(account: &str, runs: bool, queried: usize, lacking: &[AccessRight]) -> Symptom {
+pub fn check_rights(
+    account: &str,
+    runs: bool,
+    queried: usize,
+    lacking: &[AccessRight],
+    installation: &Installation,
+) -> Symptom {
     const CHECK: &str = "RBAC";
     if lacking.is_empty() && !runs {
         let why = format!(
@@ -117,6 +123,6 @@ pub fn check_rights(account: &str, runs: bool, queried: usize, lacking: &[Access
         Health::Problem,
         format!("{account} may not: {}", join_first(&names)),
         "it cannot decide about objects that it may not read, and cannot do what it may not write",
-        "pod-safety manifests | kubectl apply --server-side -f -, or upgrade the chart with rbac.create=true",
+        installation.apply_command("rbac.create=true"),
     )
 }

@@ -2,11 +2,15 @@
 
 use serde_json::Value;
 
-use super::{Health, Symptom, healthy, join_first, not_checked, symptom};
+use super::{Health, Installation, Symptom, healthy, join_first, not_checked, symptom};
 
 /// A CRD of pod-safety, compared with the one in the cluster.
-pub fn check_crds(expected: &[Value], installed: impl Fn(&str) -> Result<Option<Value>, String>) -> Vec<Symptom> {
-    const REMEDY: &str = "pod-safety manifests | kubectl apply --server-side -f -, or upgrade the chart";
+pub fn check_crds(
+    expected: &[Value],
+    installation: &Installation,
+    installed: impl Fn(&str) -> Result<Option<Value>, String>,
+) -> Vec<Symptom> {
+    let remedy = installation.apply_command("crds.enabled=true");
     let (mut missing, mut other, mut all) = (Vec::new(), Vec::new(), Vec::new());
     for crd in expected {
         let name = crd["metadata"]["name"].as_str().unwrap_or_default();
@@ -26,7 +30,7 @@ pub fn check_crds(expected: &[Value], installed: impl Fn(&str) -> Result<Option<
             Health::Problem,
             what,
             "without them no node can be fenced or confirmed down",
-            REMEDY,
+            &remedy,
         ));
     }
     if !other.is_empty() {
@@ -36,7 +40,7 @@ pub fn check_crds(expected: &[Value], installed: impl Fn(&str) -> Result<Option<
             Health::Problem,
             what,
             "the API server drops fields that this version writes",
-            REMEDY,
+            &remedy,
         ));
     }
     if all.is_empty() {

@@ -30,6 +30,7 @@ use jiff::Timestamp;
 use pod_safety_explain::{Policies, Running, Trouble, format_duration, pluralize, str_at};
 use pod_safety_process::registry::Name;
 use pod_safety_shared::cache::View;
+use pod_safety_shared::controller_loop::Mode;
 use pod_safety_shared::model::{Budget, Readiness};
 use serde::Serialize;
 use serde_json::Value;
@@ -217,6 +218,17 @@ pub fn abandoned_request(request: &Trouble) -> Symptom {
 /// Whether there is a leader, and a standby.
 pub fn check_leader(running: &Running, wall: Timestamp, installation: &Installation) -> Symptom {
     const WHY: &str = "nothing is proved, fenced or force deleted without a leader";
+    const LIST_PODS: &str = "see its pods: kubectl get pods -A -l app.kubernetes.io/name=pod-safety";
+    if running.mode == Some(Mode::Observe) {
+        const NOT_NEEDED: &str = "not needed in the mode observe";
+        return match running.standbys > 0 || running.leader.is_some() {
+            true => healthy("Leader", NOT_NEEDED),
+            false => {
+                let what = format!("{NOT_NEEDED}, and no replica is Ready");
+                symptom("Leader", Health::Attention, what, "nothing is decided or reported", LIST_PODS)
+            }
+        };
+    }
     match (&running.leader, running.lease_unread) {
         (_, true) => not_checked("Leader", "the lease could not be read"),
         (None, false) => {
@@ -224,24 +236,35 @@ pub fn check_leader(running: &Running, wall: Timestamp, installation: &Installat
                 let ago = Duration::try_from(wall.duration_since(at)).unwrap_or_default();
                 format!("no leader: the lease was last renewed {} ago", format_duration(ago))
             });
-            symptom(
-                "Leader",
-                Health::Problem,
-                what,
-                WHY,
-                "see its pods: kubectl get pods -A -l app.kubernetes.io/name=pod-safety",
-            )
+            symptom("Leader", Health::Problem, what, WHY, LIST_PODS)
         }
         (Some(leader), false) if running.standbys == 0 => symptom(
             "Leader",
             Health::Attention,
-            format!("{leader} leads, and no other replica is Ready"),
+            match running.without_election {
+                true => format!("{leader} acts: no leader election, one replica"),
+                false => format!("{leader} leads, and no other replica is Ready"),
+            },
             "when its node is lost, nothing acts until it is started elsewhere, and it never fences its own node",
-            installation.helm_command("replicaCount=2"),
+            standby_remedy(running, installation),
         ),
         (Some(leader), false) => {
             let others = running.standbys;
             healthy("Leader", format!("{leader} leads, {}", pluralize(others, "standby")))
+        }
+    }
+}
+
+/// How to get a standby.
+fn standby_remedy(running: &Running, installation: &Installation) -> String {
+    match installation.replicas() {
+        _ if running.without_election => installation.helm_command("leaderElection.enabled=true,replicaCount=2"),
+        0 | 1 => installation.helm_command("replicaCount=2"),
+        _ => {
+            let kubectl = format!("kubectl -n {}", installation.namespace());
+            format!(
+                "see why the other is not Ready: {kubectl} get pods -l app.kubernetes.io/name=pod-safety; {kubectl} describe pod NAME"
+            )
         }
     }
 }
@@ -251,10 +274,17 @@ pub fn check_leader(running: &Running, wall: Timestamp, installation: &Installat
 const MAX_AUDIT_PERIOD: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// What the admission policies do about force deletions.
-pub fn check_admission_policies(policies: Policies, wall: Timestamp, installation: &Installation) -> Symptom {
+pub fn check_admission_policies(
+    policies: Policies,
+    mode: Option<Mode>,
+    wall: Timestamp,
+    installation: &Installation,
+) -> Symptom {
     const WHY: &str = "a force deletion by a person, a script or kube-controller-manager's own collector then starts a second \
         pod beside one that may still run";
-    let remedy = installation.helm_command("admissionPolicies.action=Deny");
+    // The chart refuses Deny in the mode observe: nothing could remove pods of nodes that are gone.
+    let guard = if mode == Some(Mode::Observe) { "mode=guard," } else { "" };
+    let deny = format!("{guard}admissionPolicies.action=Deny");
     match policies {
         Policies::Deny => healthy("AdmissionPolicies", "unproved force deletions are denied"),
         Policies::Audit { since } => {
@@ -267,9 +297,12 @@ pub fn check_admission_policies(policies: Policies, wall: Timestamp, installatio
                 Some(trial) => (Health::Problem, format!("{what}, for {} now", format_duration(trial))),
                 None => (Health::Problem, what.to_owned()),
             };
-            symptom("AdmissionPolicies", health, what, WHY, remedy)
+            symptom("AdmissionPolicies", health, what, WHY, installation.helm_command(&deny))
         }
         Policies::Absent => {
+            let first = if installation.is_absent() { "install it first, with" } else { "begin with" };
+            let audit = installation.helm_command("admissionPolicies.action=Audit");
+            let remedy = format!("{first} policies that warn: {audit}; after a week {deny}");
             symptom("AdmissionPolicies", Health::Problem, "no policy denies unproved force deletions", WHY, remedy)
         }
         Policies::Unread => not_checked("AdmissionPolicies", "the bindings of admission policies could not be listed"),

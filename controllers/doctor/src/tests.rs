@@ -2,7 +2,6 @@
 
 use pod_safety_explain::Paused;
 use pod_safety_process::account::PolicyAccount;
-use pod_safety_shared::controller_loop::Mode;
 use pod_safety_shared::model::Kind;
 use pod_safety_shared::testing::objects::{Obj, lease, named, node};
 use pod_safety_shared::testing::{World, at};
@@ -180,9 +179,10 @@ fn bug_an_account_that_the_policies_deny_passed_the_check() {
         assert!(symptom.is_none_or(|one| one.what.contains(expected)), "{user:?}: {expected}");
     }
     assert_eq!(Accounts { named: Some(&named), leader: None, pod_account: None }.check(), None, "there is no leader");
-    assert_eq!(check_rights(OURS, true, 52, &[]).health, Health::Fine);
-    assert_eq!(check_rights(OURS, false, 52, &[]).health, Health::Unknown, "no process uses it");
-    assert_eq!(check_rights(OURS, false, 52, &[Default::default()]).health, Health::Problem);
+    let rights = |runs, lacking: &[_]| check_rights(OURS, runs, 52, lacking, &Installation::default()).health;
+    assert_eq!(rights(true, &[]), Health::Fine);
+    assert_eq!(rights(false, &[]), Health::Unknown, "no process uses it");
+    assert_eq!(rights(false, &[Default::default()]), Health::Problem);
 }
 
 #[test]
@@ -388,11 +388,12 @@ fn stateful_sets_without_a_grace_period_are_reported() {
 #[test]
 fn crds_of_another_version_are_a_problem_and_added_defaults_are_not() {
     let expected = pod_safety_shared::api::crds();
+    let unread = Installation::default();
     let with = |change: fn(&mut Value)| {
         let mut installed = expected.clone();
         installed.iter_mut().for_each(change);
-        let symptoms =
-            check_crds(&expected, |name| Ok(installed.iter().find(|crd| crd["metadata"]["name"] == name).cloned()));
+        let find = |name: &str| Ok(installed.iter().find(|crd| crd["metadata"]["name"] == name).cloned());
+        let symptoms = check_crds(&expected, &unread, find);
         symptoms.into_iter().map(|one| one.health).collect::<Vec<_>>()
     };
     assert_eq!(with(|_| {}), [Health::Fine]);
@@ -402,8 +403,8 @@ fn crds_of_another_version_are_a_problem_and_added_defaults_are_not() {
         "filled in by the API server"
     );
     assert_eq!(with(|crd| crd["spec"]["versions"][0]["name"] = json!("v2")), [Health::Problem]);
-    assert_eq!(check_crds(&expected, |_| Ok(None))[0].health, Health::Problem);
-    assert_eq!(check_crds(&expected, |_| Err("no".to_owned()))[0].health, Health::Unknown);
+    assert_eq!(check_crds(&expected, &unread, |_| Ok(None))[0].health, Health::Problem);
+    assert_eq!(check_crds(&expected, &unread, |_| Err("no".to_owned()))[0].health, Health::Unknown);
 }
 
 #[test]
@@ -421,6 +422,53 @@ fn a_missing_leader_and_a_missing_standby_are_reported() {
     }
 }
 
+/// A process in the mode observe elects no leader, and one without leader election needs none: both were a problem. Of
+/// two replicas, one that could not start was to be replaced by a second one.
+#[test]
+fn bug_the_check_of_the_leader_did_not_know_how_it_runs() {
+    let deployed = |replicas: u32| {
+        let labels = json!({ "app.kubernetes.io/managed-by": "Helm", "app.kubernetes.io/instance": "s" });
+        let deployment =
+            json!({ "metadata": { "namespace": "ops", "labels": labels }, "spec": { "replicas": replicas } });
+        Installation::from_deployments(&[deployment], None)
+    };
+    let observe = |standbys| Running { mode: Some(Mode::Observe), standbys, ..Running::default() };
+    let leads = |without_election| Running {
+        mode: Some(Mode::Guard),
+        leader: Some("p".to_owned()),
+        without_election,
+        ..Running::default()
+    };
+    for (running, replicas, health, what, remedy) in [
+        (observe(2), 2, Health::Fine, "not needed in the mode observe", ""),
+        (observe(0), 2, Health::Attention, "observe, and no replica is Ready", "kubectl get pods -A"),
+        (leads(true), 1, Health::Attention, "no leader election, one replica", "leaderElection.enabled=true,replicaC"),
+        (leads(false), 1, Health::Attention, "no other replica is Ready", " --set replicaCount=2"),
+        (leads(false), 2, Health::Attention, "no other replica is Ready", "; kubectl -n ops describe pod NAME"),
+    ] {
+        let symptom = check_leader(&running, wall(), &deployed(replicas));
+        assert!(symptom.health == health && symptom.what.contains(what), "{running:?}: {symptom:?}");
+        assert!(symptom.remedy.contains(remedy), "{running:?}: {symptom:?}");
+        assert!(replicas == 1 || !symptom.remedy.contains("replicaCount"), "{symptom:?}");
+    }
+}
+
+/// Each of these commands failed, or made the policies deny on the first day, while nothing ran that releases a pod.
+#[test]
+fn bug_policies_were_to_deny_at_once_or_in_the_mode_observe() {
+    let audit = Policies::Audit { since: None };
+    let (absent, installed) = (Installation::from_deployments(&[], None), Installation::default());
+    for (policies, mode, installation, expected) in [
+        (audit, Mode::Observe, &installed, "values --set mode=guard,admissionPolicies.action=Deny"),
+        (audit, Mode::Guard, &installed, "values --set admissionPolicies.action=Deny"),
+        (Policies::Absent, Mode::Guard, &installed, "action=Audit; after a week admissionPolicies.action=Deny"),
+        (Policies::Absent, Mode::Guard, &absent, "install it first, with policies that warn: helm install pod-safety"),
+    ] {
+        let symptom = check_admission_policies(policies, Some(mode), wall(), installation);
+        assert!(symptom.remedy.contains(expected), "{policies:?} {mode:?}: {symptom:?}");
+    }
+}
+
 #[test]
 fn policies_that_only_warn_are_a_problem_after_a_week() {
     let wall: jiff::Timestamp = "2026-01-09T00:00:00Z".parse().unwrap();
@@ -434,7 +482,7 @@ fn policies_that_only_warn_are_a_problem_after_a_week() {
         (Policies::Absent, Health::Problem, "no policy denies"),
         (Policies::Unread, Health::Unknown, "could not be listed"),
     ] {
-        let symptom = check_admission_policies(policies, wall, &Installation::default());
+        let symptom = check_admission_policies(policies, None, wall, &Installation::default());
         assert!(symptom.health == health && symptom.what.contains(expected), "{policies:?}: {symptom:?}");
     }
 }

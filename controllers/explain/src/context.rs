@@ -45,7 +45,7 @@ impl Default for Settings {
 pub struct Running {
     /// Their mode; `None`: no running process was found that states it.
     pub mode: Option<Mode>,
-    /// The leader, if there is one.
+    /// The leader, if there is one; without leader election, the replica that acts.
     pub leader: Option<String>,
     /// The node of the leader.
     pub leader_node: Option<String>,
@@ -55,6 +55,8 @@ pub struct Running {
     pub stale: Option<Timestamp>,
     /// The Lease could not be read.
     pub lease_unread: bool,
+    /// They run without leader election: the only replica acts without a Lease.
+    pub without_election: bool,
     /// They run without the controller `fencing`.
     pub without_fencing: bool,
     /// How they were installed.
@@ -62,11 +64,53 @@ pub struct Running {
 }
 
 impl Running {
-    /// Whether it is known that none of them leads.
+    /// Whether it is known that none of them leads. In the mode observe none does.
     #[must_use]
     pub const fn has_no_leader(&self) -> bool {
         self.leader.is_none() && !self.lease_unread
     }
+
+    /// Sets the leader by the Lease, and counts the standbys of these pods.
+    pub fn set_leader(&mut self, lease: &Value, pods: &[Value], wall: Timestamp) {
+        let holder = str_at(lease, "/spec/holderIdentity");
+        let renewed = str_at(lease, "/spec/renewTime").parse::<Timestamp>().ok();
+        let seconds = lease.pointer("/spec/leaseDurationSeconds").and_then(Value::as_i64).unwrap_or(0);
+        let over = renewed.is_none_or(|at| wall.as_second() > at.as_second().saturating_add(seconds));
+        let name = holder.rsplit_once('_').map_or(holder, |(pod, _)| pod);
+        if over {
+            self.stale = renewed.filter(|_| !name.is_empty());
+        } else if !name.is_empty() {
+            self.leader_node = pods.iter().find(|pod| str_at(pod, "/metadata/name") == name).and_then(node_of);
+            self.leader = Some(name.to_owned());
+        }
+        self.standbys = pods.iter().filter(|pod| is_ready(pod) && str_at(pod, "/metadata/name") != name).count();
+    }
+
+    /// The same without leader election: the only replica acts while it runs, and needs no Lease. In the mode observe
+    /// it does not act.
+    pub fn set_only_replica(&mut self, pods: &[Value]) {
+        self.without_election = true;
+        let Some(pod) = pods.iter().find(|pod| is_ready(pod)).filter(|_| self.mode != Some(Mode::Observe)) else {
+            return;
+        };
+        self.leader = Some(str_at(pod, "/metadata/name").to_owned());
+        self.leader_node = node_of(pod);
+        self.standbys = 0;
+    }
+
+    /// Counts the standbys of these pods before there is a leader.
+    pub fn count_standbys(&mut self, pods: &[Value]) {
+        self.standbys = pods.iter().filter(|pod| is_ready(pod)).count();
+    }
+}
+
+fn node_of(pod: &Value) -> Option<String> {
+    Some(str_at(pod, "/spec/nodeName")).filter(|node| !node.is_empty()).map(str::to_owned)
+}
+
+fn is_ready(pod: &Value) -> bool {
+    let conditions = pod.pointer("/status/conditions").and_then(Value::as_array);
+    conditions.is_some_and(|all| all.iter().any(|one| one["type"] == "Ready" && one["status"] == "True"))
 }
 
 /// What the admission policies do about force deletions.

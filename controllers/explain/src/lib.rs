@@ -76,7 +76,7 @@ pub use overview::{Blocked, Overall, Overview, Trouble, Zone};
 pub use pauses::Paused;
 pub use plan::plan_fencing;
 pub use pod::explain_pod;
-pub use power_check::{ONLY_IF_SEEN, how_to_check_power};
+pub use power_check::{ONLY_IF_SEEN, asks_a_person, how_to_check_power};
 pub use requested::{RequestedEviction, find_abandoned};
 pub use set::explain_set;
 pub use timeline::timeline;

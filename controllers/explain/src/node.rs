@@ -12,7 +12,7 @@ use super::answer::{Answer, Judgement, Verdict, capitalize, format_duration, plu
 use super::context::{ExplainContext, object_ref};
 use super::pauses::Paused;
 use super::pod::explain_pod;
-use super::power_check::{FENCING_PAGE, RUNBOOKS, add_operator_steps, offer_confirmation};
+use super::power_check::{FENCING_PAGE, RUNBOOKS, add_operator_steps, asks_a_person, offer_confirmation};
 use super::signals::{heartbeat_signals, missed_reports};
 use super::{evidence, fencing_step, history};
 use pod_safety_fencing::Hold;
@@ -360,9 +360,23 @@ fn add_lost_node_steps(answer: &mut Answer, node: &Node, dry: bool, ctx: &Explai
     }
     let can_fence = evidence::policy_for(node, ctx).is_some() && fencing_step::find_policy_defect(node, ctx).is_none();
     if open.is_none() && !dry && !goes_on && can_fence {
-        answer.add_next_step("Switch it off through its FencePolicy", format!("pod-safety fence {name} --reason TEXT"));
+        add_fence_step(answer, node, ctx);
     }
     offer_confirmation(answer, node, ctx);
+}
+
+/// One boot of a node has one NodeFence: the API server refuses another one while it exists.
+fn add_fence_step(answer: &mut Answer, node: &Node, ctx: &ExplainContext<'_>) {
+    if let Some(over) = evidence::current_incident(node, ctx) {
+        let delete = format!("kubectl delete nodefence {}", over.name);
+        return answer.add_next_step("Delete its NodeFence, which is over, so that it can be fenced again", delete);
+    }
+    let what = if asks_a_person(node, ctx) {
+        "Record the incident, and ask a person"
+    } else {
+        "Switch it off through its FencePolicy"
+    };
+    answer.add_next_step(what, format!("pod-safety fence {} --reason TEXT", node.name));
 }
 
 /// Adds notes that the node is not fenced because an operator paused fencing.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use pod_safety_fencing::Unfenceable;
 use pod_safety_shared::api::DeviceState;
-use pod_safety_shared::controller_loop::HoldReason as _;
+use pod_safety_shared::controller_loop::{HoldReason as _, Mode};
 use pod_safety_shared::model::{Kind, Node, Pod, Readiness};
 use serde::Serialize;
 
@@ -347,7 +347,8 @@ impl Overview {
 
     fn add_leader(&mut self, ctx: &ExplainContext<'_>) {
         let running = ctx.running;
-        if !running.has_no_leader() {
+        // In the mode observe, a process elects no leader.
+        if !running.has_no_leader() || running.mode == Some(Mode::Observe) {
             return;
         }
         let message = match running.stale {

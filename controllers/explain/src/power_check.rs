@@ -3,7 +3,7 @@
 //! One rule: only a machine that a person saw powered off is confirmed. A machine that is only cut off looks the same
 //! from outside, and still writes.
 
-use pod_safety_fencing::{Hold, Remedy};
+use pod_safety_fencing::{Hold, Remedy, asks_only_a_person};
 use pod_safety_shared::api::{Grade, Phase};
 use pod_safety_shared::authority::device_address;
 use pod_safety_shared::model::Node;
@@ -86,6 +86,12 @@ pub(super) fn incident_remedy(node: &Node, ctx: &ExplainContext<'_>) -> Option<R
     })
 }
 
+/// Whether the FencePolicy of this node names no device, but a person.
+#[must_use]
+pub fn asks_a_person(node: &Node, ctx: &ExplainContext<'_>) -> bool {
+    policy_for(node, ctx).is_some_and(|policy| asks_only_a_person(policy, &ctx.view))
+}
+
 /// Adds what an operator can do about an incident that waits for one.
 pub(super) fn add_operator_steps(answer: &mut Answer, node: &Node, ctx: &ExplainContext<'_>) {
     let Some(fence) = current_incident(node, ctx).filter(|one| one.status.phase == Phase::AwaitingOperator) else {
@@ -103,6 +109,7 @@ pub(super) fn add_operator_steps(answer: &mut Answer, node: &Node, ctx: &Explain
             answer.add_next_step(format!("Find out whether the machine runs: {places}"), "");
             answer.add_next_step("If it is off: start it.", "");
         }
+        Some(Remedy::ConfirmOff | Remedy::FollowMessage) | None if asks_a_person(node, ctx) => {}
         Some(Remedy::ConfirmOff | Remedy::FollowMessage) | None => {
             answer.add_next_step("Check the login, Secret and address of its fence devices", test);
             let again = format!("kubectl delete nodefence {}", fence.name);

@@ -118,8 +118,11 @@ pub(super) fn detect(
         NodeHealth::Lost(why) => (why, Trigger::Detected, None),
         NodeHealth::Unhealthy(why, shown) => (why, Trigger::Unhealthy, shown),
     };
+    // A person cancelled the incident: it does not begin again, whatever pod waits.
+    let is_cancelled = finished.is_some_and(|fence| fence.spec.cancelled && !fence.deleting);
     match policy.spec.when {
         When::Manual => return Decision::default(),
+        When::Needed | When::Always if is_cancelled => {}
         When::Needed if !view.pods_on(&node.name).any(|pod| needs_fencing(pod, node, &policy.spec, view)) => {
             return hold(Hold::FenceNotNeeded { node: name(), why });
         }

@@ -91,7 +91,7 @@ pub use config::{Config, PROVIDER_LAG};
 pub use decide::{Key, decide};
 pub use flags::Flags;
 pub use holds::{Decision, Hold};
-pub use outlook::{Outlook, Unfenceable, outlook, why_unfenceable};
+pub use outlook::{Outlook, Unfenceable, asks_only_a_person, outlook, why_unfenceable};
 pub use remedy::Remedy;
 pub use run::Fencing;
 

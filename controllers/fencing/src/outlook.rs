@@ -65,6 +65,12 @@ pub fn outlook(node: &Node, view: &View<'_>, now: Mono, config: &Config) -> Opti
     by_itself.then(|| Outlook::SwitchesOff { at, policy: Arc::clone(&policy.name) })
 }
 
+/// Whether each level of the policy asks a person, and no device.
+#[must_use]
+pub fn asks_only_a_person(policy: &FencePolicyObject, view: &View<'_>) -> bool {
+    policy.spec.levels.iter().all(|level| levels::is_manual(level, view))
+}
+
 fn opened_spec(intent: Intent) -> Option<NodeFenceSpec> {
     let Intent::Fence(fencing) = intent else { return None };
     match fencing.step {

@@ -2,7 +2,7 @@
 
 use futures::StreamExt;
 use futures::stream;
-use pod_safety_doctor::{self as checks, Accounts, Health, Leader, Symptom};
+use pod_safety_doctor::{self as checks, Accounts, Health, Installation, Leader, Symptom};
 use pod_safety_process::account::{self, PolicyAccount};
 use pod_safety_process::registry::Name;
 use pod_safety_shared::authority::{AccessRight, is_allowed, operator_requests};
@@ -22,11 +22,12 @@ pub(super) async fn check_account(
     session: &Session,
     snapshot: &ClusterSnapshot,
     leader: Option<&Leader>,
+    installation: &Installation,
 ) -> Vec<Symptom> {
     let named = account::read_policy_accounts(&session.connection).await.ok();
     let accounts = accounts(snapshot, leader, named.as_deref());
     let mut all: Vec<Symptom> = accounts.check().into_iter().collect();
-    all.push(check_rights_of(session, snapshot, accounts.runs_as()).await);
+    all.push(check_rights_of(session, snapshot, accounts.runs_as(), installation).await);
     all
 }
 
@@ -40,7 +41,12 @@ fn accounts<'a>(
 }
 
 /// Which of the rights that it needs the account lacks.
-async fn check_rights_of(session: &Session, snapshot: &ClusterSnapshot, runs_as: Option<&str>) -> Symptom {
+async fn check_rights_of(
+    session: &Session,
+    snapshot: &ClusterSnapshot,
+    runs_as: Option<&str>,
+    installation: &Installation,
+) -> Symptom {
     if snapshot.pods_unread().is_some() {
         let why = "it is not known which controllers run, because pods could not be listed";
         return checks::not_checked("RBAC", why);
@@ -52,7 +58,8 @@ async fn check_rights_of(session: &Session, snapshot: &ClusterSnapshot, runs_as:
         let why = format!("the rights of {account} depend on its groups, which are not known");
         return checks::not_checked("RBAC", &why);
     }
-    let required = rights::required_rights(snapshot.settings.mode, &snapshot.controllers);
+    let lease = snapshot.election.as_ref().map(|lease| (&*lease.namespace, &*lease.name));
+    let required = rights::required_rights(snapshot.settings.mode, &snapshot.controllers, lease);
     let answers = stream::iter(required.iter())
         .map(|right| async move { (right, is_allowed(&session.connection, user, right).await) });
     let answers: Vec<_> = answers.buffer_unordered(MAX_CONCURRENT_REVIEWS).collect().await;
@@ -68,7 +75,7 @@ async fn check_rights_of(session: &Session, snapshot: &ClusterSnapshot, runs_as:
         }
     }
     lacking.sort();
-    checks::check_rights(account, runs_as.is_some(), required.len(), &lacking)
+    checks::check_rights(account, runs_as.is_some(), required.len(), &lacking, installation)
 }
 
 /// Why the controller fencing may not answer an operator, as far as it is known.

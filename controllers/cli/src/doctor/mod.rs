@@ -136,9 +136,9 @@ async fn examine(session: &Session) -> anyhow::Result<Vec<Symptom>> {
         all.push(checks::check_leader(ctx.running, wall, &installation));
         all
     }));
-    symptoms.extend(check_custom_kinds(session).await);
-    symptoms.extend(account::check_account(session, &snapshot, leader.as_ref()).await);
-    symptoms.push(checks::check_admission_policies(snapshot.policies, wall, &installation));
+    symptoms.extend(check_custom_kinds(session, &installation).await);
+    symptoms.extend(account::check_account(session, &snapshot, leader.as_ref(), &installation).await);
+    symptoms.push(checks::check_admission_policies(snapshot.policies, duties.mode, wall, &installation));
     symptoms.extend(deleters::check_deleters(session, &installation).await?);
     symptoms.extend(checks::check_kcm(&kcm, duties));
     symptoms.extend(check_duties(session, &snapshot, leader.as_ref(), duties).await);
@@ -173,10 +173,14 @@ async fn examine(session: &Session) -> anyhow::Result<Vec<Symptom>> {
     Ok(checks::adapt_to_simulation(&server.version, symptoms))
 }
 
-/// The installation of the chart, by the labels of its Deployments.
+/// The installation, by the labels of its Deployments and of a CRD.
 async fn installation(session: &Session) -> Installation {
-    let deployments = session.items(&format!("/apis/apps/v1/deployments?{OWN_LABEL}")).await;
-    deployments.map(|all| Installation::from_deployments(&all)).unwrap_or_default()
+    const CRD: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/fenceevidences.pod-safety.dev";
+    let Ok(deployments) = session.items(&format!("/apis/apps/v1/deployments?{OWN_LABEL}")).await else {
+        return Installation::default();
+    };
+    let crd = session.get_opt(CRD).await.ok().flatten();
+    Installation::from_deployments(&deployments, crd.as_ref())
 }
 
 /// The leader. A leader whose Lease does not have its account may be a pod of pod-safety.
@@ -217,7 +221,7 @@ async fn check_duties(
 }
 
 /// Compares the kinds of pod-safety with those in the cluster.
-async fn check_custom_kinds(session: &Session) -> Vec<Symptom> {
+async fn check_custom_kinds(session: &Session, installation: &Installation) -> Vec<Symptom> {
     let expected = crds();
     let mut installed: BTreeMap<String, Result<Option<Value>, String>> = BTreeMap::new();
     for crd in &expected {
@@ -226,7 +230,7 @@ async fn check_custom_kinds(session: &Session) -> Vec<Symptom> {
         let answer = session.get_opt(&path).await;
         installed.insert(name.to_owned(), answer.map_err(|error| error_chain(&error)));
     }
-    checks::check_crds(&expected, |name| installed.get(name).cloned().unwrap_or(Ok(None)))
+    checks::check_crds(&expected, installation, |name| installed.get(name).cloned().unwrap_or(Ok(None)))
 }
 
 /// Reads kube-controller-manager, as far as it is visible.

@@ -12,6 +12,9 @@ use crate::manifests::RBAC;
 /// The annotation of a role that states what the role is needed for.
 const NEEDED_FOR: &str = "pod-safety.dev/needed-for";
 
+/// Its value for the rights about the Lease.
+const ELECTION: &str = "election";
+
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Document {
@@ -53,8 +56,9 @@ fn documents() -> Vec<Document> {
     RBAC.split("\n---\n").filter_map(|text| serde_saphyr::from_str(text).ok()).collect()
 }
 
-/// The rights that a process in this mode with these controllers needs.
-pub(super) fn required_rights(mode: Mode, controllers: &[Name]) -> Vec<AccessRight> {
+/// The rights that a process in this mode with these controllers needs. `lease`: the namespace and the name of its
+/// Lease, if it elects a leader; in the mode observe it does not.
+pub(super) fn required_rights(mode: Mode, controllers: &[Name], lease: Option<(&str, &str)>) -> Vec<AccessRight> {
     let all = documents();
     let bound = |role: &Document| {
         let by = |one: &Document| {
@@ -64,14 +68,15 @@ pub(super) fn required_rights(mode: Mode, controllers: &[Name]) -> Vec<AccessRig
         };
         all.iter().any(by)
     };
-    let is_required = |role: &&Document| match role.metadata.annotations.get(NEEDED_FOR).map(String::as_str) {
-        Some("replace") => mode == Mode::Replace && controllers.contains(&Name::Disruption),
+    let needed_for = |role: &Document| role.metadata.annotations.get(NEEDED_FOR).cloned().unwrap_or_default();
+    let is_required = |role: &&Document| match &*needed_for(role) {
+        "replace" => mode == Mode::Replace && controllers.contains(&Name::Disruption),
         // Without it, traces lack the force deletes of the last leader; nothing else is affected.
-        Some("tracing") => false,
-        // The installation decides about the namespace of devices and their Secrets, and the Lease may have another
-        // name.
+        "tracing" => false,
+        ELECTION => mode != Mode::Observe && lease.is_some(),
+        // The installation decides about the namespace of devices and their Secrets.
         needed_for => {
-            let named = Name::ALL.iter().find(|name| Some(name.as_str()) == needed_for);
+            let named = Name::ALL.iter().find(|name| name.as_str() == needed_for);
             named.is_none_or(|name| controllers.contains(name))
         }
     };
@@ -79,13 +84,22 @@ pub(super) fn required_rights(mode: Mode, controllers: &[Name]) -> Vec<AccessRig
     for role in
         all.iter().filter(|role| bound(role)).filter(is_required).filter(|role| role.metadata.namespace != "pod-safety")
     {
-        for rule in &role.rules {
-            rights.extend(rights_of_rule(rule, &role.metadata.namespace));
+        let lease = lease.filter(|_| needed_for(role) == ELECTION);
+        for right in role.rules.iter().flat_map(|rule| rights_of_rule(rule, &role.metadata.namespace)) {
+            rights.insert(match lease {
+                Some(lease) => about_lease(right, lease),
+                None => right,
+            });
         }
     }
-    let reads =
-        |right: &AccessRight| matches!(right.verb.as_str(), "get" | "list" | "watch") || right.resource == "events";
+    let reads = |right: &AccessRight| matches!(right.verb.as_str(), "get" | "list" | "watch");
     rights.into_iter().filter(|right| mode != Mode::Observe || reads(right)).collect()
+}
+
+/// The right about the Lease that the flags name.
+fn about_lease(right: AccessRight, (namespace, name): (&str, &str)) -> AccessRight {
+    let name = if right.name.is_empty() { "" } else { name };
+    AccessRight { namespace: namespace.to_owned(), name: name.to_owned(), ..right }
 }
 
 fn rights_of_rule<'a>(rule: &'a Rule, namespace: &'a str) -> impl Iterator<Item = AccessRight> + 'a {
@@ -121,7 +135,8 @@ mod tests {
     #[test]
     fn required_rights_depend_on_mode_and_controllers() {
         let words = |mode, controllers: &[Name]| -> Vec<String> {
-            required_rights(mode, controllers).iter().map(ToString::to_string).collect()
+            let lease = Some(("kube-system", "pod-safety"));
+            required_rights(mode, controllers, lease).iter().map(ToString::to_string).collect()
         };
         let all = words(Mode::Replace, Name::ALL);
         for right in [
@@ -140,5 +155,26 @@ mod tests {
         assert!(all.iter().any(|one| one.contains("pod-safety-volumes")), "{all:?}");
         let observe = words(Mode::Observe, Name::ALL);
         assert!(!observe.iter().any(|one| one.starts_with("delete") || one.starts_with("patch")), "{observe:?}");
+    }
+
+    /// A healthy installation had a problem, and the printed remedy gave the account rights that it does not need.
+    #[test]
+    fn bug_rights_were_required_that_the_process_does_not_use() {
+        const USUAL: Option<(&str, &str)> = Some(("kube-system", "pod-safety"));
+        const OTHER: Option<(&str, &str)> = Some(("foo", "ours"));
+        for (mode, lease, right, is_required) in [
+            (Mode::Guard, USUAL, "create events", true),
+            (Mode::Observe, USUAL, "create events", false),
+            (Mode::Guard, USUAL, "patch leases.coordination.k8s.io pod-safety in kube-system", true),
+            (Mode::Observe, USUAL, "get leases.coordination.k8s.io pod-safety in kube-system", false),
+            (Mode::Guard, OTHER, "patch leases.coordination.k8s.io ours in foo", true),
+            (Mode::Guard, OTHER, "create leases.coordination.k8s.io in foo", true),
+            (Mode::Guard, OTHER, "create leases.coordination.k8s.io in kube-system", false),
+            (Mode::Guard, None, "create leases.coordination.k8s.io in kube-system", false),
+        ] {
+            let all = required_rights(mode, Name::ALL, lease);
+            let found = all.iter().any(|one| one.to_string() == right);
+            assert_eq!(found, is_required, "{mode:?} {lease:?} {right}: {all:?}");
+        }
     }
 }

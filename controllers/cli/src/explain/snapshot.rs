@@ -6,7 +6,7 @@ mod successors;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use jiff::Timestamp;
 use pod_safety_explain::{Attachment, EventRecord, ExplainContext, Installation, Policies, Running, Settings, str_at};
 use pod_safety_process::account::LeaderSettings;
@@ -14,6 +14,8 @@ use pod_safety_process::registry::Name;
 use pod_safety_shared::api::{PAUSE_ANNOTATION, Pause};
 use pod_safety_shared::cache::{Snapshot, UnreadKind};
 use pod_safety_shared::client::{ApiError, Call};
+use pod_safety_shared::controller_loop::Mode;
+use pod_safety_shared::lease::LeaseConfig;
 use pod_safety_shared::model::{Budget, Kind, Node};
 use serde_json::Value;
 
@@ -61,6 +63,8 @@ pub(crate) struct ClusterSnapshot {
     pub(crate) pods: Vec<Value>,
     /// The leader Lease, while it is held.
     pub(crate) lease: Option<Value>,
+    /// The Lease of their flags; `None`: they run without leader election.
+    pub(crate) election: Option<LeaseConfig>,
     events: Vec<EventRecord>,
     attachments: Vec<Attachment>,
     successors: Vec<Value>,
@@ -107,7 +111,7 @@ impl ClusterSnapshot {
         session.query_scales(&snapshot, |view| view.budgets().filter(blocks).collect()).await;
         let wall = session.env.clock.wall();
         let mut refused = Vec::new();
-        let OwnProcesses { settings, running, controllers, fenced_from, account, pods, lease } =
+        let OwnProcesses { settings, running, controllers, fenced_from, account, pods, lease, election } =
             read_running(session, wall, &mut refused).await;
         // If no pod of pod-safety shows its flags, the namespaces of its devices are not known, and no device is left
         // out.
@@ -123,6 +127,7 @@ impl ClusterSnapshot {
             account,
             pods,
             lease,
+            election,
             events: Vec::new(),
             attachments: Vec::new(),
             successors: Vec::new(),
@@ -179,15 +184,12 @@ impl ClusterSnapshot {
         }
     }
 
-    /// Reads the StatefulSet of this name.
+    /// Reads the StatefulSet of this name: `explain` takes the right to list them, and not the right to get them.
     pub(crate) async fn read_set(&self, session: &Session, namespace: &str, name: &str) -> anyhow::Result<Value> {
-        match session.get_raw(&format!("/apis/apps/v1/namespaces/{namespace}/statefulsets/{name}")).await {
-            Ok(set) => Ok(set),
-            Err(error) if error.is_not_found() => {
-                bail!(NotFound::new(ResourceKind::Set, Some(namespace), name))
-            }
-            Err(error) => Err(error).context("reading the StatefulSet"),
-        }
+        let path = format!("/apis/apps/v1/namespaces/{namespace}/statefulsets?fieldSelector=metadata.name={name}");
+        let sets = session.items(&path).await.context("reading the StatefulSet")?;
+        let set = sets.into_iter().find(|set| str_at(set, "/metadata/name") == name);
+        set.ok_or_else(|| NotFound::new(ResourceKind::Set, Some(namespace), name).into())
     }
 
     /// Calls `explain` with the context of what was read.
@@ -316,6 +318,7 @@ struct OwnProcesses {
     account: String,
     pods: Vec<Value>,
     lease: Option<Value>,
+    election: Option<LeaseConfig>,
 }
 
 /// Which processes run, and with which settings: by the arguments of the pods of pod-safety, parsed as `run` parses
@@ -323,7 +326,6 @@ struct OwnProcesses {
 async fn read_running(session: &Session, wall: Timestamp, refused: &mut Vec<String>) -> OwnProcesses {
     let mut running = Running::default();
     let mut config = run::parse_config(&[]);
-    let mut lease = ("kube-system".to_owned(), "pod-safety".to_owned());
     let pods = own_pods(session).await;
     if let Err(error) = &pods {
         let refusal = describe_refusal(error, "list pods in all namespaces");
@@ -333,28 +335,29 @@ async fn read_running(session: &Session, wall: Timestamp, refused: &mut Vec<Stri
     let lease_is_known = pods.is_ok();
     let pods = pods.unwrap_or_default();
     running.installation = Installation::from_pods(&pods);
-    for args in pods.iter().filter_map(arguments) {
-        if let Some(flags) = run::parse_config(&args) {
-            running.mode = Some(flags.mode);
-            if let Some(by) = &flags.lease {
-                lease = (by.namespace.clone(), by.name.clone());
-            }
-            config = Some(flags);
-        }
+    running.count_standbys(&pods);
+    for flags in pods.iter().filter_map(arguments).filter_map(|args| run::parse_config(&args)) {
+        running.mode = Some(flags.mode);
+        config = Some(flags);
     }
-    let path = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases/{}", lease.0, lease.1);
+    let election = config.as_ref().and_then(|config| config.lease.clone());
     let mut held = None;
-    match session.get_raw(&path).await {
-        Ok(lease) => {
-            set_leader(&mut running, &lease, &pods, wall);
-            held = running.leader.is_some().then_some(lease);
+    if let Some(LeaseConfig { namespace, name, .. }) = &election {
+        let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}");
+        match session.get_raw(&path).await {
+            Ok(lease) => {
+                running.set_leader(&lease, &pods, wall);
+                held = running.leader.is_some().then_some(lease);
+            }
+            Err(error) if error.is_not_found() => running.lease_unread = !lease_is_known,
+            Err(error) => {
+                running.lease_unread = true;
+                let refusal = describe_refusal(&error, &format!("read the lease {namespace}/{name}"));
+                refused.push(format!("{refusal}: the leader is not known."));
+            }
         }
-        Err(error) if error.is_not_found() => running.lease_unread = !lease_is_known,
-        Err(error) => {
-            running.lease_unread = true;
-            let refusal = describe_refusal(&error, &format!("read the lease {}/{}", lease.0, lease.1));
-            refused.push(format!("{refusal}: the leader is not known."));
-        }
+    } else {
+        running.set_only_replica(&pods);
     }
     let account =
         pods.first().and_then(account).unwrap_or_else(|| "system:serviceaccount:pod-safety:pod-safety".to_owned());
@@ -372,14 +375,18 @@ async fn read_running(session: &Session, wall: Timestamp, refused: &mut Vec<Stri
         pod_gc: config.settings.pod_gc,
         node_lifecycle: config.settings.node_lifecycle,
     });
-    OwnProcesses { settings, running, controllers, fenced_from, account, pods, lease: held }
+    OwnProcesses { settings, running, controllers, fenced_from, account, pods, lease: held, election }
 }
 
 /// The line below what a command wrote for the controllers, if none of them leads; empty if one does, or it is not known.
 pub(crate) async fn missing_leader(session: &Session) -> &'static str {
     let (session, _version) = &session.with_server_clock().await;
     let running = read_running(session, session.env.clock.wall(), &mut Vec::new()).await.running;
-    if running.has_no_leader() { "No leader: nothing happens until one runs (pod-safety doctor).\n" } else { "" }
+    match running.has_no_leader() {
+        true if running.mode == Some(Mode::Observe) => "pod-safety runs in the mode observe: nothing happens.\n",
+        true => "No leader: nothing happens until one runs (pod-safety doctor).\n",
+        false => "",
+    }
 }
 
 /// The pods of pod-safety: those with its label and with the account to which its ClusterRoleBindings grant its rights.
@@ -413,28 +420,6 @@ fn account_of(namespace: &str, name: &str) -> Option<String> {
     (!namespace.is_empty() && !name.is_empty()).then(|| format!("system:serviceaccount:{namespace}:{name}"))
 }
 
-/// Sets the leader by the Lease.
-fn set_leader(running: &mut Running, lease: &Value, pods: &[Value], wall: Timestamp) {
-    let holder = str_at(lease, "/spec/holderIdentity");
-    let renewed = str_at(lease, "/spec/renewTime").parse::<Timestamp>().ok();
-    let seconds = lease.pointer("/spec/leaseDurationSeconds").and_then(Value::as_i64).unwrap_or(0);
-    let over = renewed.is_none_or(|at| wall.as_second() > at.as_second().saturating_add(seconds));
-    let name = holder.rsplit_once('_').map_or(holder, |(pod, _)| pod);
-    if over {
-        running.stale = renewed.filter(|_| !name.is_empty());
-    } else if !name.is_empty() {
-        let pod = pods.iter().find(|pod| str_at(pod, "/metadata/name") == name);
-        let node = pod.map(|pod| str_at(pod, "/spec/nodeName")).filter(|node| !node.is_empty());
-        running.leader_node = node.map(str::to_owned);
-        running.leader = Some(name.to_owned());
-    }
-    let ready = |pod: &&Value| {
-        let conditions = pod.pointer("/status/conditions").and_then(Value::as_array);
-        conditions.is_some_and(|all| all.iter().any(|one| one["type"] == "Ready" && one["status"] == "True"))
-    };
-    running.standbys = pods.iter().filter(ready).filter(|pod| str_at(pod, "/metadata/name") != name).count();
-}
-
 /// The arguments of `run` in a pod of pod-safety. Its environment variables count as arguments, as they do for `run`.
 fn arguments(pod: &Value) -> Option<Vec<String>> {
     let containers = pod.pointer("/spec/containers")?.as_array()?;
@@ -462,6 +447,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::untrusted_text::{objects, run_command, server};
 
     /// With the label alone, a pod of a tenant determined the reported mode of pod-safety, and its logs were collected.
     #[test]
@@ -502,10 +488,45 @@ mod tests {
         let lease = |renewed: &str| json!({ "spec": { "holderIdentity": "pod-safety-x_00ff", "renewTime": renewed, "leaseDurationSeconds": 15 } });
         let pods = [json!({ "metadata": { "name": "pod-safety-x" }, "spec": { "nodeName": "a" } })];
         let mut running = Running::default();
-        set_leader(&mut running, &lease("2026-01-01T00:00:55.000000Z"), &pods, wall);
+        running.set_leader(&lease("2026-01-01T00:00:55.000000Z"), &pods, wall);
         assert_eq!((running.leader.as_deref(), running.leader_node.as_deref()), (Some("pod-safety-x"), Some("a")));
         let mut running = Running::default();
-        set_leader(&mut running, &lease("2026-01-01T00:00:30.000000Z"), &pods, wall);
+        running.set_leader(&lease("2026-01-01T00:00:30.000000Z"), &pods, wall);
         assert!(running.leader.is_none() && running.stale.is_some());
+    }
+
+    /// `confirm-down` printed that nothing happens until a leader runs, and the pods were force deleted.
+    #[test]
+    fn bug_a_replica_without_leader_election_was_taken_for_a_missing_leader() {
+        const NONE: &str = "No leader: nothing happens until one runs";
+        const OBSERVES: &str = "pod-safety runs in the mode observe: nothing happens.";
+        for (flag, ready, expected) in [
+            ("--leader-elect=false", "True", ""),
+            ("--leader-elect=false", "False", NONE),
+            ("--leader-elect=true", "True", NONE),
+            ("--mode=observe", "True", OBSERVES),
+        ] {
+            let mut all = objects();
+            for lease in all.get_mut("/apis/coordination.k8s.io/v1/leases").unwrap() {
+                if lease["metadata"]["name"] == "pod-safety" {
+                    lease["spec"]["renewTime"] = json!("2001-01-01T00:00:00.000000Z");
+                }
+            }
+            for pod in all.get_mut("/api/v1/pods").unwrap() {
+                if pod["metadata"]["name"] == "pod-safety-x" {
+                    pod["spec"]["containers"][0]["args"] = json!(["run", "--fencing-namespaces=fence", flag]);
+                    pod["status"]["conditions"][0]["status"] = json!(ready);
+                }
+            }
+            let cluster = server(all, "v1.37.2".to_owned(), false);
+            let line = "confirm-down worker-b1 --reason r --listen 1s --confirm 'worker-b1 is off'";
+            let (code, text) = run_command(line, &cluster);
+            assert_eq!(code, 0, "{text}");
+            for known in [NONE, OBSERVES] {
+                assert_eq!(text.contains(known), known == expected, "{flag} {ready}: {text}");
+            }
+            let (_, status) = run_command("status", &cluster);
+            assert_eq!(status.contains("✖ pod-safety   No leader"), expected == NONE, "{flag} {ready}: {status}");
+        }
     }
 }

@@ -122,6 +122,32 @@ fn a_node_whose_fencing_failed_needs_an_operator() {
     reads("awaits-operator", &fixture.node("worker-b1"));
 }
 
+/// A person has no login, and `devices test` no device to test.
+#[test]
+fn bug_a_person_was_to_be_tested_like_a_fence_device() {
+    let fixture = Fixture::with_lost_node();
+    fixture.by_hand();
+    let commands = |fixture: &Fixture| -> Vec<String> {
+        fixture.node("worker-b1").next.iter().map(|next| format!("{}: {}", next.when, next.command)).collect()
+    };
+    let before = commands(&fixture);
+    assert!(before.iter().any(|step| step.starts_with("Record the incident, and ask a person")), "{before:?}");
+    fixture.fence("AwaitingOperator", &[]);
+    let after = commands(&fixture);
+    assert!(!after.iter().any(|step| step.contains("devices test") || step.contains("delete nodefence")), "{after:?}");
+}
+
+/// The API server refuses a second NodeFence about one boot: `fence` was offered, and answered with this page.
+#[test]
+fn bug_an_incident_that_is_over_was_to_be_fenced_again_beside_its_nodefence() {
+    let fixture = Fixture::with_lost_node();
+    fixture.policy("Asserted");
+    fixture.fence("Superseded", &[]);
+    let next = fixture.node("worker-b1").next;
+    assert!(next.iter().all(|step| !step.command.contains("pod-safety fence")), "{next:?}");
+    assert!(next.iter().any(|step| step.command == "kubectl delete nodefence worker-b1-x"), "{next:?}");
+}
+
 fn offers(answer: &Answer) -> Option<usize> {
     answer.next.iter().position(|next| next.command.contains("confirm-down"))
 }

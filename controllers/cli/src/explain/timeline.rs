@@ -193,8 +193,16 @@ fn total(moments: &[Moment]) -> Duration {
 }
 
 fn page(moments: &[Moment], missing: &[String], paint: Paint) -> String {
+    let with_missing = |mut text: String| {
+        missing.iter().for_each(|missing| text.push_str(&paint.with_mark(Tone::Attention, missing)));
+        text
+    };
     if moments.is_empty() {
-        return "Nothing is known about it. Events are kept for an hour.\n".to_owned();
+        let head = match missing.is_empty() {
+            true => "Nothing is known about it. Events are kept for an hour.\n",
+            false => "Nothing about it could be read:\n",
+        };
+        return with_missing(head.to_owned());
     }
     let dated = span_days(moments);
     let several = moments.iter().any(|moment| !moment.object.is_empty());
@@ -217,10 +225,7 @@ fn page(moments: &[Moment], missing: &[String], paint: Paint) -> String {
     };
     let mut text = paint.table(head, &rows);
     text.push_str(&format!("{} in all\n", format_duration(total(moments))));
-    for missing in missing {
-        text.push_str(&paint.with_mark(Tone::Attention, missing));
-    }
-    text
+    with_missing(text)
 }
 
 #[cfg(test)]
@@ -297,6 +302,13 @@ mod tests {
 8m40s in all
 "
         );
+    }
+
+    #[test]
+    fn bug_a_timeline_without_rights_was_that_of_an_object_without_events() {
+        let refused = ["You may not list Events.".to_owned()];
+        let shown = page(&[], &refused, Paint::plain());
+        assert_eq!(shown, "Nothing about it could be read:\n! You may not list Events.\n");
     }
 
     #[test]

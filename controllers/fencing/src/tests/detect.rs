@@ -176,6 +176,8 @@ fn a_cancelled_incident_is_reopened_when_the_node_is_lost_again_unless_a_person_
     let mut fixture = Fixture::at(Phase::Cancelled, |_| ());
     fixture.edit(|spec, _| spec.cancelled = true);
     assert_eq!(fixture.describe("n"), ["?FenceOver"]);
+    fixture.policy(|policy| policy.when = When::Needed);
+    assert_eq!(fixture.describe("n"), ["?FenceOver"], "bug: it was reported to be fenced when a pod needs it");
     let fixture = Fixture::at(Phase::Superseded, |_| ());
     assert_eq!(fixture.describe("n"), ["?FenceOver"]);
 }
