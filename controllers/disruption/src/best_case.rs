@@ -10,7 +10,7 @@ use pod_safety_shared::clock::Mono;
 use pod_safety_shared::model::{Budget, BudgetLimit, Pod, Scale, Uid};
 
 use super::calculate::{Owner, amounts_of, needs_scales};
-use super::owners::{OwnerLookup, find_owner};
+use super::owners::{OwnerLookup, deleted_owner, display_name, find_owner};
 
 /// The pods of one controller with a scale.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -182,10 +182,10 @@ fn known_owner(pod: &Pod, view: &View<'_>, now: Mono) -> KnownOwner {
         OwnerLookup::Failed(..) | OwnerLookup::Wait(_) => KnownOwner::Owner(Owner::Unscaled("".into())),
         OwnerLookup::RequestScale(of) => match view.scale(pod).map(|answer| &answer.scale) {
             Some(Ok(Scale::Replicas(replicas))) => KnownOwner::Owner(Owner::Scaled(of.uid.clone(), *replicas)),
-            Some(Ok(Scale::None)) => KnownOwner::Owner(Owner::Unscaled(format!("{}/{}", of.kind, of.name).into())),
-            Some(Ok(Scale::Absent)) => KnownOwner::Owner(Owner::Deleted(format!("{}/{}", of.kind, of.name).into())),
+            Some(Ok(Scale::None)) => KnownOwner::Owner(Owner::Unscaled(display_name(&of).into())),
+            Some(Ok(Scale::Absent)) => KnownOwner::Owner(deleted_owner(&of)),
             Some(Err(why)) => KnownOwner::Owner(Owner::Unknown(why.clone())),
-            None => KnownOwner::NotRequested(format!("{}/{}", of.kind, of.name)),
+            None => KnownOwner::NotRequested(display_name(&of)),
         },
     }
 }

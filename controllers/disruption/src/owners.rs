@@ -76,7 +76,7 @@ fn unreadable_owner(controller: &Controller, why: &str) -> Owner {
     Owner::Unknown(format!("{} cannot be read: {why}", display_name(controller)).into())
 }
 
-fn display_name(controller: &Controller) -> String {
+pub(super) fn display_name(controller: &Controller) -> String {
     format!("{}/{}", controller.kind, controller.name)
 }
 
@@ -99,7 +99,7 @@ fn absent_owner(
     }
 }
 
-fn deleted_owner(controller: &Controller) -> Owner {
+pub(super) fn deleted_owner(controller: &Controller) -> Owner {
     Owner::Deleted(display_name(controller).into())
 }
 

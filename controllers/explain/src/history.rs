@@ -229,7 +229,7 @@ fn moment_from_event(event: &EventRecord) -> Moment {
 }
 
 /// Why a pod is held, in CamelCase, and because of which node.
-fn parse_hold(event: &EventRecord) -> Option<(&str, Option<&str>)> {
+pub(super) fn parse_hold(event: &EventRecord) -> Option<(&str, Option<&str>)> {
     let (code, why) = event.message.split_once(": ").filter(|_| event.reason == FORCE_DELETE_HELD)?;
     let mut words = why.split(' ').skip_while(|word| !word.eq_ignore_ascii_case("node")).skip(1);
     Some((code, words.next().map(|name| name.trim_end_matches([',', '.', ':']))))

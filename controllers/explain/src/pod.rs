@@ -82,7 +82,7 @@ fn judge_missing_node(pod: &Pod, ctx: &ExplainContext<'_>) -> Judgement {
         return Judgement::new(Verdict::Blocked, hold.reason(), format!("{hold}."));
     }
     let recorded = last_recorded_hold(pod, ctx).and_then(|event| {
-        let code = event.message.split_once(": ")?.0;
+        let (code, _) = history::parse_hold(event)?;
         let code = HELD_BY_KUBELET.into_iter().find(|known| *known == code)?;
         Some(judge_recorded(event, code, ctx))
     });
