@@ -117,7 +117,7 @@ pub struct Run {
     /// The folder with token and ca.crt.
     #[arg(long, default_value = "/var/run/secrets/kubernetes.io/serviceaccount", value_name = "FOLDER")]
     pub account: PathBuf,
-    /// The kubelet's folder.
+    /// The kubelet's folder, not a link to it.
     #[arg(long, default_value = "/var/lib/kubelet", value_name = "FOLDER")]
     pub kubelet: PathBuf,
     /// The cgroups of the host.

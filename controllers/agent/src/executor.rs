@@ -62,6 +62,8 @@ pub struct Executor {
     pub report: PodReporter,
     /// When the device was petted last.
     pub last_pet: Option<Duration>,
+    /// Since when the API server has refused each request.
+    pub refused_since: Option<Duration>,
     /// The lines that were logged in this phase, so that each is logged once.
     pub logged: BTreeSet<String>,
 }
@@ -74,6 +76,10 @@ impl std::fmt::Debug for Executor {
 
 /// How often it is recorded that a machine that is to be reset still runs.
 const SURVIVAL_INTERVAL: Duration = Duration::from_millis(250);
+
+/// For how long an agent whose pods have ended is refused before its machine is reset. An API server that starts
+/// refuses for seconds.
+const REFUSED: Duration = Duration::from_secs(60);
 
 /// Executes one order after the other, until the last.
 pub async fn run(agent: &mut Agent, executor: &mut Executor, terminate: &mut Signal) {
@@ -211,7 +217,14 @@ impl Executor {
     async fn send(&mut self, method: Method, path: &str, body: Vec<u8>) -> Result<(StatusCode, bytes::Bytes), String> {
         let token =
             std::fs::read_to_string(&self.token).map_err(|error| format!("{}: {error}", self.token.display()))?;
-        self.api.send(method, path, &token, body).await
+        let answer = self.api.send(method, path, &token, body).await;
+        self.note_refusal(answer.as_ref().ok().map(|(status, _)| *status));
+        answer
+    }
+
+    fn note_refusal(&mut self, status: Option<StatusCode>) {
+        let is_refused = matches!(status, Some(StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN));
+        self.refused_since = is_refused.then(|| self.refused_since.unwrap_or_else(since_boot));
     }
 
     fn leases_path(&self) -> String {
@@ -301,11 +314,15 @@ impl Executor {
         Answer::Done
     }
 
-    /// What prevents the proof that all pods have ended.
+    /// What prevents the proof that all pods have ended, or a pet although they have.
     fn list_blockers(&self) -> Vec<String> {
         let mut blockers: Vec<String> = self.kubelet.why_not_stopped().into_iter().collect();
         if !self.marks.is_closed() {
             blockers.push("the gate of the kubelet is open".to_owned());
+        }
+        // A token lasts an hour, and only the kubelet renews it.
+        if self.refused_since.is_some_and(|since| since_boot() >= since.saturating_add(REFUSED)) {
+            blockers.push("the API server refuses the agent, and a stopped kubelet renews no token".to_owned());
         }
         let pods = self.cgroups.pods(&self.own_pod_uid);
         if pods.is_none() {
@@ -327,29 +344,35 @@ impl Executor {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::path::Path;
 
     use super::*;
     use crate::api::Server;
     use crate::device::Keeper;
 
-    #[test]
-    fn whatever_is_left_or_cannot_be_read_prevents_the_proof() {
-        let folder = tempfile::tempdir().unwrap();
-        let [own, pod] = ["0", "1"].map(|first| format!("{first}aaaaaaa-1b7e-4d51-9c6e-6d1f2a3b4c5d"));
-        let [own_cgroup, pod_cgroup] = [&own, &pod].map(|uid| format!("kubepods/pod{uid}"));
+    const OWN: &str = "0aaaaaaa-1b7e-4d51-9c6e-6d1f2a3b4c5d";
+    const POD: &str = "1aaaaaaa-1b7e-4d51-9c6e-6d1f2a3b4c5d";
+
+    /// Of a host whose only pod has ended, and whose kubelet is stopped.
+    fn executor(root: &Path) -> Executor {
+        let [own_cgroup, pod_cgroup] = [OWN, POD].map(|uid| format!("kubepods/pod{uid}"));
         for name in ["1", "kubelet.service", &own_cgroup, &pod_cgroup] {
-            fs::create_dir_all(folder.path().join(name)).unwrap();
+            fs::create_dir_all(root.join(name)).unwrap();
         }
-        let write = |file: &str, text: &str| fs::write(folder.path().join(file), text).unwrap();
-        ["cgroup.controllers", "closed", "kubelet.service/cgroup.freeze", "1/mountinfo"]
-            .into_iter()
-            .for_each(|file| write(file, ""));
-        write("1/stat", "1 (kubelet) S 0 1");
-        write("1/cgroup", "0::/kubelet.service");
-        write("kubelet.service/cgroup.events", "frozen 1");
-        write(&format!("{pod_cgroup}/cgroup.events"), "populated 0");
-        let (root, ca) = (folder.path(), rcgen::generate_simple_self_signed(vec!["a".to_owned()]).unwrap().cert.pem());
-        let executor = Executor {
+        for (file, text) in [
+            ("cgroup.controllers", ""),
+            ("closed", ""),
+            ("kubelet.service/cgroup.freeze", ""),
+            ("1/mountinfo", ""),
+            ("1/stat", "1 (kubelet) S 0 1"),
+            ("1/cgroup", "0::/kubelet.service"),
+            ("kubelet.service/cgroup.events", "frozen 1"),
+            (&format!("{pod_cgroup}/cgroup.events"), "populated 0"),
+        ] {
+            fs::write(root.join(file), text).unwrap();
+        }
+        let ca = rcgen::generate_simple_self_signed(vec!["a".to_owned()]).unwrap().cert.pem();
+        Executor {
             api: Api::new(Server::new("127.0.0.1".to_owned(), 1, ca.as_bytes()).unwrap(), ENDING),
             token: PathBuf::new(),
             node: "a".to_owned(),
@@ -360,28 +383,53 @@ mod tests {
             kubelet: Kubelet::new(root, root, "kubelet", false),
             kubelet_dir: "/kubelet".into(),
             proc: root.to_owned(),
-            own_pod_uid: own,
+            own_pod_uid: OWN.to_owned(),
             marks: Marks::new(root).unwrap(),
             survival: SurvivalLog::new(root).unwrap(),
             survived: None,
             boot: "b".into(),
             report: PodReporter::default(),
             last_pet: None,
+            refused_since: None,
             logged: BTreeSet::new(),
-        };
+        }
+    }
+
+    #[test]
+    fn whatever_is_left_or_cannot_be_read_prevents_the_proof() {
+        let folder = tempfile::tempdir().unwrap();
+        let (root, executor) = (folder.path(), executor(folder.path()));
+        let write = |file: &str, text: &str| fs::write(root.join(file), text).unwrap();
         let left = || executor.list_blockers().join(", ");
         assert_eq!(left(), "");
         write("kubelet.service/cgroup.events", "populated 1");
-        write(&format!("{pod_cgroup}/cgroup.events"), "populated 1");
+        write(&format!("kubepods/pod{POD}/cgroup.events"), "populated 1");
         write("1/mountinfo", "33 22 0:40 / /kubelet/pods/a/x rw - nfs4 server:/ rw");
-        for expected in ["the kubelet: process 1", &pod, "still mounted: /kubelet/pods/a/x (nfs4)"] {
+        for expected in ["the kubelet: process 1", POD, "still mounted: /kubelet/pods/a/x (nfs4)"] {
             assert!(left().contains(expected), "{expected}: {}", left());
         }
         fs::remove_file(root.join("closed")).unwrap();
         fs::remove_file(root.join("1/mountinfo")).unwrap();
-        fs::remove_dir(root.join(own_cgroup)).unwrap();
+        fs::remove_dir(root.join(format!("kubepods/pod{OWN}"))).unwrap();
         for expected in ["gate of the kubelet is open", "mounts of the host cannot", "cgroups of pods cannot"] {
             assert!(left().contains(expected), "{expected}: {}", left());
         }
+    }
+
+    /// A token lasts an hour, and the stopped kubelet does not renew it: after a longer outage the agent got no grant and
+    /// petted on, and the node had no pods until a person reset it.
+    #[test]
+    fn bug_a_machine_whose_agent_is_refused_was_petted_for_ever() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut executor = executor(folder.path());
+        let [refused, forbidden, ok] = [401, 403, 200].map(|code| StatusCode::from_u16(code).ok());
+        for (answers, lasts) in [([refused, None], false), ([forbidden, ok], false), ([refused, forbidden], true)] {
+            answers.into_iter().for_each(|status| executor.note_refusal(status));
+            assert_eq!(executor.refused_since.is_some(), lasts, "{answers:?}");
+            assert_eq!(executor.list_blockers(), Vec::<String>::new(), "an API server that starts refuses, too");
+        }
+        executor.refused_since = Some(Duration::ZERO);
+        executor.note_refusal(refused);
+        assert!(executor.list_blockers().join(", ").contains("renews no token"), "{:?}", executor.list_blockers());
     }
 }

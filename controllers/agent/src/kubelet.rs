@@ -10,6 +10,9 @@ use rustix::process::Signal;
 
 use crate::processes::{Process, signal};
 
+/// What the process of a kubelet is called: everywhere, in k3s, and in MicroK8s.
+const KUBELETS: [&str; 4] = ["kubelet", "k3s-agent", "k3s-server", "kubelite"];
+
 /// The kubelet of this host.
 #[derive(Clone, Debug)]
 pub struct Kubelet {
@@ -86,6 +89,14 @@ impl Kubelet {
         !all.is_empty() && all.iter().all(|process| self.is_frozen(process))
     }
 
+    /// A kubelet of another name, if none has the given one: with the gate, that no process has that name is a proof.
+    #[must_use]
+    pub fn find_misnamed(&self) -> Option<Process> {
+        let all = Process::list(&self.proc)?;
+        let called = |name: &str| all.iter().find(|process| process.name == name);
+        if called(&self.name).is_some() { None } else { KUBELETS.into_iter().find_map(called).cloned() }
+    }
+
     /// Kills the kubelet. Its service manager starts another.
     pub fn kill(&self) {
         for process in self.running_processes().unwrap_or_default() {
@@ -126,6 +137,19 @@ mod tests {
         write_stat(proc.path(), 8, "8 (kubelet) R 1 7");
         assert!(kubelet(false).why_not_stopped().is_some(), "a second one was started");
         assert!(!kubelet(false).is_stopped());
+    }
+
+    /// In k3s with the default flags and the gate: that no process was called kubelet was a proof, and k3s started the
+    /// pods again.
+    #[test]
+    fn bug_a_kubelet_of_another_name_counted_as_none() {
+        let proc = tempfile::tempdir().unwrap();
+        write_stat(proc.path(), 7, "7 (k3s-agent) S 1 7");
+        let misnamed = |name| Kubelet::new(proc.path(), Path::new("/nowhere"), name, true).find_misnamed();
+        assert_eq!(misnamed("k3s-agent"), None);
+        assert_eq!(misnamed("kubelet").map(|process| process.pid), Some(7));
+        write_stat(proc.path(), 8, "8 (kubelet) S 1 8");
+        assert_eq!(misnamed("kubelet"), None, "a pod may call its process k3s-agent");
     }
 
     /// Unreadable processes counted as no kubelet, and with the gate that was a proof.

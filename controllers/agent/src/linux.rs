@@ -147,6 +147,8 @@ impl Watchdog for Linux {
     fn open(&mut self) -> Result<Device, Unusable> {
         let attributes = self.sysfs_attributes();
         let nowayout = self.check_supported(&attributes)?;
+        // After a failed pet it is open still, and the kernel opens it once. Closing it pets it, as opening does.
+        self.open = None;
         let opened = watchdog_device::Watchdog::new_by_id(self.number);
         let mut device = opened.map_err(|error| self.not_opened(&error))?;
         // It runs now, whatever it reports: a device that cannot be used is stopped, if it can be.
@@ -207,6 +209,19 @@ mod tests {
                 && message.contains("name another"),
             "{message}"
         );
+    }
+
+    /// With a watchdog of a real kernel, which runs on, in a virtual machine: `tests/watchdog/qemu.sh` starts it there.
+    #[test]
+    fn bug_a_real_watchdog_whose_pet_failed_was_busy_when_it_was_opened_again() {
+        if std::env::var_os("POD_SAFETY_REAL_CGROUPS").is_none() {
+            return;
+        }
+        let mut linux = Linux::new(0, Duration::from_secs(10), Class::Hardware, "6.1".into());
+        for _ in 0..2 {
+            assert_eq!(linux.open().unwrap().timeout, Duration::from_secs(10));
+            linux.pet().unwrap();
+        }
     }
 
     #[test]

@@ -17,7 +17,7 @@ use pod_safety_agent::kubelet::Kubelet;
 use pod_safety_agent::linux::Linux;
 use pod_safety_agent::report::PodReporter;
 use pod_safety_agent::survival::SurvivalLog;
-use pod_safety_agent::{host, log_line, realtime};
+use pod_safety_agent::{host, log_line, mounts, realtime};
 use pod_safety_clock::since_boot;
 use pod_safety_watchdog::agent::{Agent, StartupState};
 use pod_safety_watchdog::record::Class;
@@ -70,6 +70,18 @@ fn cgroups(flags: &Run) -> Result<Cgroups, String> {
     Ok(cgroups)
 }
 
+/// Checks that the flags name the kubelet of this host: without a process and without mounts, all would count as ended.
+fn check_kubelet(flags: &Run, kubelet: &Kubelet) -> Result<(), String> {
+    let (name, folder) = (&flags.kubelet_process, flags.kubelet.display());
+    if let Some(process) = kubelet.find_misnamed() {
+        return Err(format!("--kubelet-process {name}: there is none, but {process}: name that one"));
+    }
+    if let Some(other) = mounts::find_other_folder(&flags.proc, &flags.kubelet, &flags.pod_uid) {
+        return Err(format!("--kubelet {folder}: the agent's own volumes are in {}: name that one", other.display()));
+    }
+    Ok(())
+}
+
 async fn run(flags: Run) -> Result<(), String> {
     let times = flags.times()?;
     let mut terminate = signal(SignalKind::terminate()).map_err(|error| error.to_string())?;
@@ -83,6 +95,7 @@ async fn run(flags: Run) -> Result<(), String> {
     let server = Server::new(flags.server.clone(), flags.port, &read(&flags.account.join("ca.crt"))?)?;
     let cgroups = cgroups(&flags)?;
     let kubelet = Kubelet::new(&flags.proc, &flags.cgroups, &flags.kubelet_process, flags.gated);
+    check_kubelet(&flags, &kubelet)?;
     let startup =
         StartupState { predecessor: marks.has_promised(&boot.id), stopped: marks.is_closed() || kubelet.is_stopped() };
     let survival =
@@ -111,6 +124,7 @@ async fn run(flags: Run) -> Result<(), String> {
         boot: id,
         report: PodReporter::default(),
         last_pet: None,
+        refused_since: None,
         logged: BTreeSet::new(),
     };
     executor::run(&mut agent, &mut executor, &mut terminate).await;

@@ -27,12 +27,7 @@ impl std::fmt::Display for Mount {
 /// None: they cannot be read.
 #[must_use]
 pub fn volume_mounts(proc: &Path, kubelet: &Path, own: &str) -> Option<Vec<Mount>> {
-    // The mounts of the first process of the host.
-    let table = fs::read(proc.join("1/mountinfo")).ok()?;
-    // Pods can choose folder names that are no UTF-8. The parts that are compared below are named by the kubelet and
-    // the kernel.
-    let table = String::from_utf8_lossy(&table);
-    let mut mounts: Vec<Mount> = table.lines().filter_map(parse_line).collect();
+    let mut mounts = all_mounts(proc)?;
     let mine = kubelet.join("pods").join(own);
     let guarded = |mount: &Mount| {
         let of_pods = ["pods", "plugins"].iter().any(|folder| mount.path.starts_with(kubelet.join(folder)));
@@ -41,6 +36,25 @@ pub fn volume_mounts(proc: &Path, kubelet: &Path, own: &str) -> Option<Vec<Mount
     mounts.retain(guarded);
     mounts.reverse();
     Some(mounts)
+}
+
+/// The kubelet's folder, if the volumes of the pod with the UID `own` are mounted in another one than `kubelet`, for
+/// instance because that is a link: in `kubelet` no mount would be found.
+#[must_use]
+pub fn find_other_folder(proc: &Path, kubelet: &Path, own: &str) -> Option<PathBuf> {
+    let (mounts, pod) = (all_mounts(proc)?, Path::new("pods").join(own));
+    let own_folders = mounts.iter().filter_map(|mount| mount.path.ancestors().find(|folder| folder.ends_with(&pod)));
+    let folders: Vec<&Path> = own_folders.filter_map(|folder| folder.ancestors().nth(2)).collect();
+    // A folder that is bound to another place has its mounts in both.
+    if folders.contains(&kubelet) { None } else { folders.first().map(|folder| folder.to_path_buf()) }
+}
+
+/// The mounts of the first process of the host. None: they cannot be read.
+fn all_mounts(proc: &Path) -> Option<Vec<Mount>> {
+    let table = fs::read(proc.join("1/mountinfo")).ok()?;
+    // Pods can choose folder names that are no UTF-8. The parts that are compared are named by the kubelet and the
+    // kernel.
+    Some(String::from_utf8_lossy(&table).lines().filter_map(parse_line).collect())
 }
 
 /// Unmounts them. A mount that is busy or hangs stays, and is found by the proof.
@@ -108,6 +122,26 @@ mod tests {
             ]
         );
         assert_eq!(volume_mounts(proc.path(), kubelet, "").unwrap().len(), 3);
+    }
+
+    /// `--kubelet` was a link, or the default where the kubelet has another folder (k0s, MicroK8s): that no mount was
+    /// found was a proof.
+    #[test]
+    fn bug_the_mounts_of_a_kubelet_with_another_folder_were_not_found() {
+        let proc = tempfile::tempdir().unwrap();
+        fs::create_dir(proc.path().join("1")).unwrap();
+        let line = |folder: &str| format!("30 22 0:25 / {folder}/pods/own/volumes/x/token rw - tmpfs tmpfs rw\n");
+        let bound = line("/data/kubelet") + &line("/var/lib/kubelet");
+        for (table, other) in [
+            (line("/data/kubelet"), Some("/data/kubelet")),
+            (line("/var/lib/kubelet"), None),
+            (bound, None),
+            (line("/var/lib/kubelet").replace("own", "another"), None),
+        ] {
+            fs::write(proc.path().join("1/mountinfo"), &table).unwrap();
+            let found = find_other_folder(proc.path(), Path::new("/var/lib/kubelet/"), "own");
+            assert_eq!(found.as_deref(), other.map(Path::new), "{table}");
+        }
     }
 
     /// A directory of a tenant's volume, mounted by `subPath`, has a name that is no UTF-8: the kernel shows it

@@ -381,3 +381,23 @@ fn an_agent_that_does_not_find_its_own_pod_does_not_start() {
         assert!(rig.log().contains("A kubelet with another --cgroup-root cannot be guarded"), "{}", rig.log());
     });
 }
+
+/// It would find no mounts or no kubelet, and prove that nothing runs.
+#[test]
+fn bug_an_agent_started_beside_a_kubelet_that_its_flags_do_not_name() {
+    let mount = format!("30 22 0:25 / /other/pods/{OWN}/volumes/x/token rw - tmpfs tmpfs rw\n");
+    for (file, text, message) in [
+        ("proc/1/mountinfo", &*mount, "volumes are in /other: name that one"),
+        ("proc/7/stat", "7 (k3s-agent) S 1 7\n", "process 7 (k3s-agent) in state S: name that one"),
+    ] {
+        with_rig(&[], async |rig| {
+            rig.until_armed().await;
+            rig.agent.take().unwrap().kill().unwrap();
+            fs::create_dir_all(rig.at(file).parent().unwrap()).unwrap();
+            fs::write(rig.at(file), text).unwrap();
+            rig.start();
+            rig.until("the end of the agent", |rig| rig.agent.as_mut().unwrap().try_wait().unwrap().is_some()).await;
+            assert!(rig.log().contains(message), "{}", rig.log());
+        });
+    }
+}
