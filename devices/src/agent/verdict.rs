@@ -17,6 +17,9 @@ const FAILED: i32 = 1;
 const OFF_LINE: &str = "status: off";
 const ON_LINE: &str = "status: on";
 
+/// What it prints for `off` if it read the power as off, and so sent nothing.
+const ALREADY_OFF: &str = "success: already off";
+
 /// The answer that `result` gives for `act`.
 pub(super) fn interpret(act: Act, result: &RunResult, redactor: &Redactor) -> Result<Answer, DeviceError> {
     let output = describe_output(result, redactor);
@@ -26,6 +29,7 @@ pub(super) fn interpret(act: Act, result: &RunResult, redactor: &Redactor) -> Re
         });
     }
     let power = match act {
+        Act::Off if result.code == Some(ON) && has_line(result, ALREADY_OFF) => Power::Off,
         // The agent reports that it executed the order. Only a later status check shows whether it did.
         Act::Off | Act::On if result.code == Some(ON) => Power::Unknown,
         Act::Off | Act::On => return Err(failure(result, output)),
@@ -35,10 +39,8 @@ pub(super) fn interpret(act: Act, result: &RunResult, redactor: &Redactor) -> Re
 }
 
 fn interpret_status(result: &RunResult, output: &str) -> Result<Power, DeviceError> {
-    let stdout = String::from_utf8_lossy(&result.stdout.text);
-    // A whole line: the output may contain `offline`, and `on` in the middle of a line is a doubt.
-    let off = stdout.lines().any(|line| line.trim().eq_ignore_ascii_case(OFF_LINE));
-    let stdout = stdout.to_lowercase();
+    let off = has_line(result, OFF_LINE);
+    let stdout = String::from_utf8_lossy(&result.stdout.text).to_lowercase();
     let (maybe_off, maybe_on) = (stdout.contains(OFF_LINE), stdout.contains(ON_LINE));
     match result.code {
         Some(ON) if !maybe_off => Ok(Power::On),
@@ -49,6 +51,12 @@ fn interpret_status(result: &RunResult, output: &str) -> Result<Power, DeviceErr
         }
         Some(_) | None => Err(failure(result, output.to_owned())),
     }
+}
+
+/// A whole line: the output may contain `offline`, and `on` in the middle of a line is a doubt.
+fn has_line(result: &RunResult, expected: &str) -> bool {
+    let stdout = String::from_utf8_lossy(&result.stdout.text);
+    stdout.lines().any(|line| line.trim().eq_ignore_ascii_case(expected))
 }
 
 /// Both outputs, stderr last, since the end is kept.

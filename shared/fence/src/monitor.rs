@@ -152,7 +152,7 @@ async fn contradict_off(
             && has_renewed(context, &target.node, &before).await?
         {
             let message =
-                "it says off, and the node's kubelet reports: it switches another machine, or its state is old";
+                "it says off, but the kubelet reports: it switches another machine or one of two supplies, or lags";
             (target.problem, target.message) = (OFF_WHILE_REPORTING.to_owned(), message.to_owned());
         }
         targets.push(target);

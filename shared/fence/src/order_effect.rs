@@ -3,9 +3,9 @@
 //!
 //! Without it two status checks that report off may show only the state before the order: a machine that is suspended
 //! and continues later, a management controller that was reset and does not know the state yet, or the status of an
-//! object whose operator is down. That a machine was on at an earlier attempt excludes the first and the last of them. A
-//! controller may have been reset since, so of its attempts only the last one counts, and that one only unless the
-//! controller refused the order or failed.
+//! object whose operator is down. That a machine was on at an earlier attempt excludes the first and the last of them.
+//! A controller may have been reset since, or by what lost its answer: of its attempts only the last one counts, and
+//! only if the order did not fail.
 
 use super::incident::still_lost;
 use super::prepare::PreparedCall;
@@ -40,20 +40,23 @@ pub(super) async fn find_powered_on(
 /// Removes from these attempts the devices that may have been reset since.
 pub(super) fn forget_earlier(attempts: &mut [Attempt], orders: &[(DeviceRef, PreparedCall)]) {
     let reset: Vec<_> =
-        orders.iter().filter(|(_, order)| order.traits().may_be_reset).map(|(device, _)| device).collect();
+        orders.iter().filter(|(_, order)| order.receiver().may_be_reset()).map(|(device, _)| device).collect();
     for attempt in attempts {
         attempt.met.retain(|device| !reset.contains(&device));
     }
 }
 
-/// What decides whether an order to a device had an effect.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct DeviceTraits {
-    /// The driver sends the order whatever state the device reports. Fence agents report success for a machine that
-    /// they consider off, and send nothing.
-    sends_always: bool,
-    /// The device is a management controller, which may report off after it was reset.
-    may_be_reset: bool,
+/// What an order reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Receiver {
+    /// A management controller, by our own client, which sends the order whatever state the controller reports.
+    Controller,
+    /// A management controller, by its agent.
+    ControllerByAgent,
+    /// Another agent.
+    Agent,
+    /// An object of the cluster.
+    Object,
 }
 
 /// What the answer to an `off` order shows.
@@ -61,40 +64,28 @@ pub(super) struct DeviceTraits {
 pub(super) enum OrderEffect {
     /// The device accepted the order, whatever state it had reported.
     Accepted,
-    /// A device that may have been reset refused the order, or failed: an off that it reports is no effect of it.
+    /// No order reached this machine, or a device that may have been reset failed: an off that it reports is no effect
+    /// of the order.
     Denied,
     /// Nothing.
     Unclear,
 }
 
-impl DeviceTraits {
-    pub(super) fn effect(self, answer: &Result<Answer, DeviceError>) -> OrderEffect {
-        match answer {
-            Ok(answer) if self.sends_always && !matches!(answer.identity, Identity::Mismatch { .. }) => {
-                OrderEffect::Accepted
-            }
-            Err(error) if self.may_be_reset && !is_answer_lost(error) => OrderEffect::Denied,
-            Ok(_) | Err(_) => OrderEffect::Unclear,
-        }
+impl Receiver {
+    /// Whether the device may report off after it was reset.
+    const fn may_be_reset(self) -> bool {
+        matches!(self, Self::Controller | Self::ControllerByAgent)
     }
-}
 
-/// Whether the device may have carried out the order, although its answer is missing or unintelligible.
-const fn is_answer_lost(error: &DeviceError) -> bool {
-    match error {
-        DeviceError::AgentsUnavailable { .. }
-        | DeviceError::Unreachable { .. }
-        | DeviceError::TimedOut { .. }
-        | DeviceError::Garbage { .. } => true,
-        DeviceError::NoAgent { .. }
-        | DeviceError::Metadata { .. }
-        | DeviceError::Parameter { .. }
-        | DeviceError::Login { .. }
-        | DeviceError::Expired { .. }
-        | DeviceError::Throttled { .. }
-        | DeviceError::Refused { .. }
-        | DeviceError::Tls { .. }
-        | DeviceError::Failed { .. } => false,
+    pub(super) fn effect(self, answer: &Result<Answer, DeviceError>) -> OrderEffect {
+        match (self, answer) {
+            (_, Ok(Answer { identity: Identity::Mismatch { .. }, .. })) => OrderEffect::Denied,
+            (Self::Controller, Ok(_)) => OrderEffect::Accepted,
+            // The agent found the machine off, and sent nothing.
+            (Self::ControllerByAgent | Self::Agent, Ok(Answer { power: Power::Off, .. })) => OrderEffect::Denied,
+            (receiver, Err(_)) if receiver.may_be_reset() => OrderEffect::Denied,
+            (_, Ok(_) | Err(_)) => OrderEffect::Unclear,
+        }
     }
 }
 
@@ -115,7 +106,7 @@ pub(super) fn discount_unconfirmed_off(mut check: StatusCheck, attempts: &[Attem
     if let Some(what) = check.off_ambiguity.filter(|_| check.sample.power == Power::Off && !is_met) {
         check.sample.power = Power::Unknown;
         check.sample.said = format!(
-            "it says off, which no order explains: it was not seen on before, or refused the order. It calls {what}. Check the machine: {}",
+            "it says off, which no order explains: it was not seen on before, or did not confirm the order. It calls {what}. Check the machine: {}",
             check.sample.said
         );
     }
@@ -123,13 +114,14 @@ pub(super) fn discount_unconfirmed_off(mut check: StatusCheck, attempts: &[Attem
 }
 
 impl PreparedCall {
-    pub(super) fn traits(&self) -> DeviceTraits {
+    pub(super) fn receiver(&self) -> Receiver {
         match self {
             Self::Order(order) => match &order.driver {
-                Driver::Redfish => DeviceTraits { sends_always: true, may_be_reset: true },
-                Driver::Agent(agent) => DeviceTraits { sends_always: false, may_be_reset: **agent == *FENCE_REDFISH },
+                Driver::Redfish => Receiver::Controller,
+                Driver::Agent(agent) if **agent == *FENCE_REDFISH => Receiver::ControllerByAgent,
+                Driver::Agent(_) => Receiver::Agent,
             },
-            Self::Object(_) => DeviceTraits { sends_always: false, may_be_reset: false },
+            Self::Object(_) => Receiver::Object,
         }
     }
 }

@@ -176,10 +176,10 @@ async fn send_orders(
     stamp(context, &mut desired);
     let rv = write_fence_status(context, target, target.fence.rv, &desired).await?;
     let calls = orders.into_iter().map(|(device, order)| async move {
-        let traits = order.traits();
+        let receiver = order.receiver();
         let answer = order.send(context, target).await;
         let summary = describe_answer(&device, &answer);
-        ((device, traits.effect(&answer)), summary)
+        ((device, receiver.effect(&answer)), summary)
     });
     let answers = context.while_leading(futures::future::join_all(calls)).await?;
     let (effects, outcomes): (Vec<_>, Vec<_>) = answers.into_iter().unzip();

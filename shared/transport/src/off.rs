@@ -74,7 +74,8 @@ const AGENTS: &[(&str, OffMeaning)] = &[
     ("fence_ipdu", Also(UNCLEAR)),
     ("fence_ipmilan", Gone),
     ("fence_ipmilanplus", Gone),
-    ("fence_ironic", Gone),
+    // It reads the database of Ironic, which is not synchronised in maintenance, or without a conductor.
+    ("fence_ironic", Also("a machine off until Ironic reads its power again")),
     // Off without a VirtualMachineInstance, whose pod may be gone while its process runs.
     ("fence_kubevirt", Also("a machine off whose VirtualMachineInstance is gone")),
     ("fence_ldom", Gone),
@@ -135,7 +136,7 @@ mod tests {
         for agent in ["fence_pve", "fence_virsh", "fence_vbox", "fence_vmware_rest", "fence_vmware_soap"] {
             assert!(ambiguity(agent).is_some(), "{agent}");
         }
-        for agent in ["fence_amt", "fence_lpar", "fence_ibmz", "fence_zvmip", "fence_redfish"] {
+        for agent in ["fence_amt", "fence_lpar", "fence_ibmz", "fence_zvmip", "fence_redfish", "fence_ironic"] {
             assert!(ambiguity(agent).is_some(), "{agent}");
         }
         for agent in ["fence_ipmilan", "fence_eaton_snmp", "fence_idrac", "fence_xenapi", "fence_docker"] {

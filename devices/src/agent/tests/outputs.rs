@@ -77,12 +77,19 @@ async fn the_output_of_agents_is_off_only_with_the_exact_line() {
     }
 }
 
-/// `off` prints that the machine is off. Only a status check shows whether it is.
+/// `off` prints that the machine is off. Only a status check shows whether it is. An agent that read it as off, and sent
+/// nothing, passed for one that had switched it.
 #[tokio::test]
-async fn the_success_of_an_order_reports_no_power() {
-    let fixture = AgentFixture::new().agent("echo 'Success: Powered OFF'; exit 0");
-    let answer = fixture.act(Act::Off).await.unwrap();
-    assert_eq!((answer.power, answer.said.as_str()), (Power::Unknown, "Success: Powered OFF"));
+async fn bug_an_order_that_was_not_sent_passed_for_one_that_was() {
+    for (act, said, power) in [
+        (Act::Off, "Success: Powered OFF", Power::Unknown),
+        (Act::Off, "Success: Already OFF", Power::Off),
+        (Act::Off, "plug 3 Success: Already OFF", Power::Unknown),
+        (Act::On, "Success: Already ON", Power::Unknown),
+    ] {
+        let answer = AgentFixture::new().agent(&format!("echo '{said}'; exit 0")).act(act).await.unwrap();
+        assert_eq!((answer.power, answer.said.as_str()), (power, said), "{act:?}");
+    }
 }
 
 #[tokio::test]
