@@ -235,10 +235,10 @@ fn project_eviction(
         name: text(one.name),
         intent: EvictionIntent::parse(one.intent.as_deref().unwrap_or_default()),
     };
-    let of_requests = meta.owner_references.iter().filter(|owner| {
-        owner.kind.as_deref() == Some("EvictionRequest")
-            && owner.api_version.as_deref().is_some_and(|version| version.starts_with("lifecycle.k8s.io/"))
-    });
+    let of_requests = meta
+        .owner_references
+        .iter()
+        .filter(|owner| owner.kind == b"EvictionRequest" && owner.api_version.starts_with(b"lifecycle.k8s.io/"));
     let managed_by = meta.labels.get("app.kubernetes.io/managed-by").map(String::as_str);
     Ok(Eviction {
         name: name.into(),
@@ -249,7 +249,7 @@ fn project_eviction(
         deleting: meta.deletion_timestamp.is_some(),
         pod: parse_target(spec.target, &namespace, interner)?,
         managed_by_us: managed_by == Some("pod-safety"),
-        owners: of_requests.filter_map(|owner| Uid::new(owner.uid.as_deref()?)).collect(),
+        owners: of_requests.filter_map(|owner| Uid::new(&String::from_utf8_lossy(&owner.uid))).collect(),
         labels: meta.labels.iter().filter_map(role).collect(),
         observed_generation: status.observed_generation.unwrap_or(0),
         requesters: status.requesters.into_iter().map(requester).collect(),

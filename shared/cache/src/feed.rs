@@ -240,7 +240,7 @@ impl Feed {
         if self.kind.is_often_unserved() && error.is_unknown_kind() {
             return self.on_unserved().await;
         }
-        if self.kind.is_own_crd() && error.is_not_found() {
+        if self.kind.is_own_crd() && error.is_unknown_kind() {
             message =
                 "the CRDs of pod-safety are not installed, so nothing is fenced: pod-safety manifests prints them"
                     .to_owned();

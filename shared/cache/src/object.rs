@@ -355,7 +355,7 @@ fn claims(pod: &str, volumes: &[wire::PodVolume]) -> Vec<Arc<str>> {
     let claim = |volume: &wire::PodVolume| {
         let source = volume.source.as_ref()?;
         match (&source.persistent_volume_claim, &source.ephemeral, &volume.name) {
-            (Some(claim), _, _) => claim.claim_name.clone(),
+            (Some(claim), _, _) => Some(String::from_utf8_lossy(&claim.claim_name).into_owned()),
             (None, Some(_), Some(name)) => Some(format!("{pod}-{name}")),
             _ => None,
         }
@@ -397,8 +397,8 @@ fn tolerations(all: &[wire::Toleration]) -> Tolerations {
 /// The managing owner of the object. An owner reference without a UID does not count.
 pub(super) fn controller_of(meta: &wire::ObjectMeta) -> Option<Controller> {
     let owner = meta.owner_references.iter().find(|owner| owner.controller == Some(true))?;
-    let text = |text: &Option<String>| text.as_deref().unwrap_or_default().into();
-    let uid = owner.uid.as_deref().and_then(Uid::new)?;
+    let text = |text: &[u8]| String::from_utf8_lossy(text).into();
+    let uid = Uid::new(&String::from_utf8_lossy(&owner.uid))?;
     Some(Controller { api_version: text(&owner.api_version), kind: text(&owner.kind), name: text(&owner.name), uid })
 }
 

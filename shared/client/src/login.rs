@@ -29,6 +29,7 @@ const TOKEN_FILE_FOR: Duration = Duration::from_secs(60);
 /// The credentials for the API server.
 pub(crate) struct Login {
     source: Source,
+    certificate_files: Option<CertificateFiles>,
     env: Env,
     /// The client certificate.
     pub(crate) client_certificate: Arc<ClientCertificate>,
@@ -46,7 +47,7 @@ enum Source {
 #[derive(Clone, Default)]
 pub(crate) struct Credentials {
     pub(crate) header: Option<HeaderValue>,
-    /// Counts the runs of the login command: connections with an older client certificate are not used again.
+    /// Counts the client certificates and the runs of the login command: connections with older ones are not used again.
     pub(crate) generation: u64,
 }
 
@@ -55,20 +56,22 @@ impl Login {
     /// password or certificate.
     pub(crate) fn from_user(user: &User, cluster: &Cluster, is_tls: bool, env: &Env) -> Result<Self, LoginError> {
         let client_certificate = Arc::<ClientCertificate>::default();
-        let mut source = Source::None;
+        let (mut source, mut certificate_files) = (Source::None, None);
         if is_tls {
-            if let Some((certificates, key)) = &user.identity {
-                client_certificate.set(Some(tls::parse_identity(certificates, key).map_err(LoginError)?));
+            if let Some(identity) = &user.identity {
+                client_certificate.set(Some(tls::parse_identity(&identity.0, &identity.1).map_err(LoginError)?));
+                let held = Mutex::new((identity.clone(), 0));
+                certificate_files = user.identity_files.clone().map(|paths| CertificateFiles { paths, held });
             }
             source = Source::from_user(user, cluster, env)?;
         }
-        Ok(Self { source, env: env.clone(), client_certificate })
+        Ok(Self { source, certificate_files, env: env.clone(), client_certificate })
     }
 
     /// The service account of a pod.
     pub(crate) fn from_token_file(path: PathBuf, env: &Env) -> Result<Self, LoginError> {
         let source = Source::File(TokenFile::open(path, None, env.now())?);
-        Ok(Self { source, env: env.clone(), client_certificate: Arc::default() })
+        Ok(Self { source, certificate_files: None, env: env.clone(), client_certificate: Arc::default() })
     }
 
     /// Runs the login command, if there is one, so that no request has to wait for the user.
@@ -78,10 +81,11 @@ impl Login {
 
     /// The credentials of the next request.
     pub(crate) async fn credentials(&self) -> Result<Credentials, LoginError> {
+        let generation = self.certificate_files.as_ref().map_or(0, |files| files.held.lock().1);
         match &self.source {
-            Source::None => Ok(Credentials::default()),
-            Source::Fixed(header) => Ok(Credentials { header: Some(header.clone()), generation: 0 }),
-            Source::File(file) => Ok(file.credentials(self.env.now())),
+            Source::None => Ok(Credentials { header: None, generation }),
+            Source::Fixed(header) => Ok(Credentials { header: Some(header.clone()), generation }),
+            Source::File(file) => Ok(Credentials { header: Some(file.token(self.env.now())), generation }),
             Source::Command(command) => {
                 let cached = command.cached.lock().clone();
                 match cached {
@@ -96,13 +100,15 @@ impl Login {
     /// The credentials with which the same request is sent again after `refused` was answered with 401; `None`: there are
     /// no others.
     pub(crate) async fn refresh_after(&self, refused: &Credentials) -> Result<Option<Credentials>, LoginError> {
+        if let Some(files) = &self.certificate_files {
+            files.read_again(&self.client_certificate);
+        }
+        if let Source::File(file) = &self.source {
+            file.forget();
+        }
         let credentials = match &self.source {
-            Source::None | Source::Fixed(_) => return Ok(None),
-            Source::File(file) => {
-                file.forget();
-                file.credentials(self.env.now())
-            }
             Source::Command(command) => command.renew(refused.generation, &self.env, &self.client_certificate).await?,
+            Source::None | Source::Fixed(_) | Source::File(_) => self.credentials().await?,
         };
         Ok((credentials.header != refused.header || credentials.generation != refused.generation)
             .then_some(credentials))
@@ -176,7 +182,7 @@ impl TokenFile {
     }
 
     /// The token. If the file was deleted, the last one is still used (kubernetes/kubernetes#68164).
-    fn credentials(&self, now: Mono) -> Credentials {
+    fn token(&self, now: Mono) -> HeaderValue {
         let mut held = self.held.lock();
         if held.1.is_none_or(|until| now >= until) {
             held.1 = Some(now + TOKEN_FILE_FOR);
@@ -184,11 +190,33 @@ impl TokenFile {
                 held.0 = read;
             }
         }
-        Credentials { header: Some(held.0.clone()), generation: 0 }
+        held.0.clone()
     }
 
     fn forget(&self) {
         self.held.lock().1 = None;
+    }
+}
+
+/// The files of the client certificate and its key. client-go reads them again, too: another program renews them before
+/// the certificate expires.
+struct CertificateFiles {
+    paths: (PathBuf, PathBuf),
+    /// What was read last, and how often that was new.
+    held: Mutex<((Vec<u8>, Vec<u8>), u64)>,
+}
+
+impl CertificateFiles {
+    /// What cannot be used is not taken: both files may not be written yet.
+    fn read_again(&self, certificate: &ClientCertificate) {
+        let (Ok(certificates), Ok(key)) = (std::fs::read(&self.paths.0), std::fs::read(&self.paths.1)) else { return };
+        let (read, mut held) = ((certificates, key), self.held.lock());
+        if read != held.0
+            && let Ok(identity) = tls::parse_identity(&read.0, &read.1)
+        {
+            certificate.set(Some(identity));
+            *held = (read, held.1 + 1);
+        }
     }
 }
 

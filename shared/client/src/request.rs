@@ -16,6 +16,10 @@ use pod_safety_wire::{Encoding, PROTOBUF_FIRST, Raw, Status, WireError};
 
 const JSON: &str = "application/json";
 
+/// The message of an API server after Kubernetes 1.37 about a path that it does not serve. Its Status has the reason
+/// `NotFound`, as that about an object that does not exist (kubernetes/kubernetes#138219).
+pub(super) const NOT_SERVED: &str = "the server could not find the requested resource";
+
 /// The methods that this process uses, with the media types of their bodies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
@@ -259,9 +263,11 @@ impl ApiError {
             };
         }
         let seconds = details.retry_after_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+        // A kind that is not served shows nothing about its objects: a Machine is not gone when its CRD is.
+        let reason = status.reason.filter(|_| message != NOT_SERVED).unwrap_or_default();
         Self::Refused {
             code: head.code.as_u16(),
-            reason: status.reason.unwrap_or_default(),
+            reason,
             message,
             causes,
             retry_after: seconds.filter(|&seconds| seconds > 0).map(Duration::from_secs).max(head.retry_after),
@@ -284,7 +290,7 @@ impl ApiError {
         matches!(self, Self::Refused { code: 404, reason, .. } if reason == "NotFound")
     }
 
-    /// Whether the API server does not serve the kind: its 404 for a path is plain text, without a reason.
+    /// Whether the API server does not serve the kind: its 404 for a path has no reason.
     #[must_use]
     pub fn is_unknown_kind(&self) -> bool {
         matches!(self, Self::Refused { code: 404, reason, .. } if reason.is_empty())

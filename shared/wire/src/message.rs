@@ -29,3 +29,18 @@ pub(super) fn null_is_empty<'de, D: Deserializer<'de>, T: Deserialize<'de> + Def
 ) -> Result<T, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
+
+/// Text in which an API server allows anything. What a client writes as protobuf may be no UTF-8, and others get U+FFFD for
+/// it in JSON. As bytes, it does not make the rest of its object unreadable.
+pub(super) mod free_text {
+    use super::{Deserializer, null_is_empty};
+    use serde::Serializer;
+
+    pub(crate) fn serialize<S: Serializer>(text: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&String::from_utf8_lossy(text))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+        null_is_empty(deserializer).map(String::into_bytes)
+    }
+}

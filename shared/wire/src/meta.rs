@@ -7,7 +7,7 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::Time;
-use super::message::{messages, null_is_empty};
+use super::message::{free_text, messages, null_is_empty};
 
 messages! {
     /// `metadata`, without managed fields.
@@ -41,13 +41,13 @@ messages! {
     /// An owner reference.
     OwnerReference {
         /// The kind.
-        kind: Option<String> = [string, optional, tag = "1"];
+        kind: Vec<u8> = [bytes = "vec", tag = "1"] serde[with = "free_text"];
         /// The name, in the same namespace.
-        name: Option<String> = [string, optional, tag = "3"];
+        name: Vec<u8> = [bytes = "vec", tag = "3"] serde[with = "free_text"];
         /// The UID.
-        uid: Option<String> = [string, optional, tag = "4"];
+        uid: Vec<u8> = [bytes = "vec", tag = "4"] serde[with = "free_text"];
         /// Group and version.
-        api_version: Option<String> = [string, optional, tag = "5"];
+        api_version: Vec<u8> = [bytes = "vec", tag = "5"] serde[with = "free_text"];
         /// Whether it is the managing owner.
         controller: Option<bool> = [bool, optional, tag = "6"];
     }

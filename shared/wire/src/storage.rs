@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::message::{messages, null_is_empty};
+use super::message::{free_text, messages, null_is_empty};
 use super::meta::{ObjectMeta, Presence};
 
 messages! {
@@ -25,7 +25,7 @@ messages! {
     /// `persistentVolumeClaim`.
     ClaimSource {
         /// The claim's name.
-        claim_name: Option<String> = [string, optional, tag = "1"];
+        claim_name: Vec<u8> = [bytes = "vec", tag = "1"] serde[with = "free_text"];
     }
 
     /// A scheduling gate.
@@ -89,7 +89,7 @@ messages! {
     /// `persistentVolumeClaim.spec`.
     PersistentVolumeClaimSpec {
         /// The volume to which it is bound; empty before.
-        volume_name: Option<String> = [string, optional, tag = "3"];
+        volume_name: Vec<u8> = [bytes = "vec", tag = "3"] serde[with = "free_text"];
     }
 
     /// A VolumeAttachment.
@@ -174,7 +174,7 @@ mod tests {
     fn claims_attachments_and_pods_decode_the_same_from_both_encodings() {
         let claim: PersistentVolumeClaim =
             same(json!({ "spec": { "volumeName": "v", "accessModes": ["ReadWriteOnce"] } }));
-        assert_eq!(claim.spec.unwrap().volume_name.as_deref(), Some("v"));
+        assert_eq!(claim.spec.unwrap().volume_name, b"v");
         let attachment: VolumeAttachment = same(json!({
             "spec": { "attacher": "d", "nodeName": "n", "source": { "persistentVolumeName": "v" } },
             "status": { "attached": true, "attachmentMetadata": { "a": "b" } },
@@ -190,7 +190,7 @@ mod tests {
         let spec = pod.spec.unwrap();
         assert_eq!(spec.scheduling_gates[0].name.as_deref(), Some("g"));
         let source = |at: usize| spec.volumes[at].source.clone().unwrap();
-        assert_eq!(source(0).persistent_volume_claim.unwrap().claim_name.as_deref(), Some("c"));
+        assert_eq!(source(0).persistent_volume_claim.unwrap().claim_name, b"c");
         assert!(source(1).ephemeral.is_some() && source(2) == PodVolumeSource::default());
     }
 }

@@ -60,7 +60,7 @@ async fn read_components(session: &Session, components: &[Component]) -> Result<
 /// The list of a kind; empty if the cluster does not have the kind.
 async fn list_or_empty(session: &Session, path: &str) -> Result<Vec<Value>, ApiError> {
     match session.items(path).await {
-        Err(error) if error.is_not_found() => Ok(Vec::new()),
+        Err(error) if error.code() == Some(404) => Ok(Vec::new()),
         answer => answer,
     }
 }

@@ -267,11 +267,11 @@ async fn only_the_feed_of_nodes_reads_the_wall_clock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn missing_crds_are_named_in_the_problem_and_other_failures_are_not() {
+async fn bug_missing_crds_were_not_named_in_the_problem() {
     for (kind, answer, missing) in [
-        (Kind::FencePolicies, Answer::not_found as fn() -> Answer, true),
+        (Kind::FencePolicies, (|| Answer::plain(404, "404 page not found")) as fn() -> Answer, true),
         (Kind::FencePolicies, || Answer::status(403, "Forbidden", "no"), false),
-        (Kind::Pods, Answer::not_found, false),
+        (Kind::Pods, || Answer::plain(404, "404 page not found"), false),
     ] {
         let following = start_with(Cache::default(), &[kind], move |_| answer());
         advance(0.01).await;

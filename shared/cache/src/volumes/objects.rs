@@ -95,13 +95,13 @@ impl Object for VolumeClaim {
             Ok((uid, rv, name, namespace))
         };
         let (uid, rv, name, namespace) = read().map_err(|error: ProjectError| Undecodable::from_meta(&meta, &error))?;
-        let volume = wire.spec.and_then(|spec| spec.volume_name).filter(|volume| !volume.is_empty());
+        let volume = wire.spec.map(|spec| spec.volume_name).filter(|volume| !volume.is_empty());
         Ok(Self {
             namespace: interner.intern(&namespace),
             name: interner.intern(&name),
             uid,
             rv,
-            volume: volume.map(|volume| interner.intern(&volume)),
+            volume: volume.map(|volume| interner.intern(&String::from_utf8_lossy(&volume))),
         })
     }
 

@@ -101,6 +101,24 @@ async fn no_connection_uses_an_old_client_certificate() {
     );
 }
 
+/// A process with such a kubeconfig was refused from the expiry of its first certificate until it was restarted.
+#[tokio::test]
+async fn bug_renewed_files_of_a_client_certificate_were_not_read() {
+    let env = Env::real(1);
+    let stubs = Stubs::start(&env).await;
+    let text = "# files\ncluster server: https://127.0.0.1:{api-401-once}\ncluster certificate-authority: {pki}/ca.crt\n\
+                user client-certificate: c.crt\nuser client-key: c.key\nfile c.crt\n| {text p256.crt}\nfile c.key\n| {text p256.key}\n";
+    let fixture = Fixture::for_row(&Row::all(text).remove(0), &stubs);
+    let connection = fixture.open().await.unwrap();
+    for end in ["crt", "key"] {
+        let to = fixture.folder.path().join(format!("c.{end}"));
+        std::fs::copy(stubs::pki().join(format!("p384.{end}")), to).unwrap();
+    }
+    connection.send(Call::get("/version")).await.unwrap();
+    let seen = ["p256", "p384"].map(|who| format!("api-401-once: GET /version certificate={who} of 1"));
+    assert_eq!(stubs.seen(), seen);
+}
+
 #[tokio::test]
 async fn a_token_file_is_read_again_after_a_401_and_its_token_is_kept_if_it_is_deleted() {
     let env = Env::real(1);

@@ -165,6 +165,8 @@ pub(crate) struct User {
     pub(crate) token_file: Option<PathBuf>,
     /// Certificates and key, in PEM.
     pub(crate) identity: Option<(Vec<u8>, Vec<u8>)>,
+    /// The files of both, if neither is in the kubeconfig.
+    pub(crate) identity_files: Option<(PathBuf, PathBuf)>,
     pub(crate) command: Option<Command>,
     pub(crate) act_as: ActAs,
 }
@@ -234,7 +236,8 @@ impl User {
             None => {}
         }
         let token_file = entry.path("tokenFile")?;
-        Ok(Self { basic, token, token_file, identity, command, act_as: act_as(entry)? })
+        let identity_files = entry.path("client-certificate")?.zip(entry.path("client-key")?);
+        Ok(Self { basic, token, token_file, identity, identity_files, command, act_as: act_as(entry)? })
     }
 }
 

@@ -1,3 +1,4 @@
+use pod_safety_fuzz::protobuf::field;
 use proptest::prelude::*;
 
 use super::*;
@@ -29,7 +30,7 @@ fn any_meta() -> impl Strategy<Value = ObjectMeta> {
                 deletion_grace_period_seconds: grace,
                 labels: finalizers.iter().map(|text| (text.clone(), text.clone())).collect(),
                 owner_references: vec![crate::OwnerReference {
-                    name: finalizers.first().cloned(),
+                    name: finalizers.first().cloned().unwrap_or_default().into_bytes(),
                     ..Default::default()
                 }],
                 annotations: keys.into_iter().map(|key| MapKey { key }).collect(),
@@ -118,6 +119,19 @@ fn null_decodes_as_an_empty_list() {
     let json = Bytes::from_static(br#"{"metadata":{"finalizers":null,"annotations":null}}"#);
     let pod = Raw::from_body(Encoding::Json, json).unwrap();
     assert_eq!(pod.decode::<Pod>().unwrap().metadata, Some(ObjectMeta::default()));
+}
+
+/// With such a pod, a tenant could have all pods listed again and again: its removal did not name it.
+#[test]
+fn bug_text_that_is_no_utf8_made_its_object_unreadable() {
+    let owner = [1, 3, 4, 5].map(|tag| field(tag, b"\xff")).concat();
+    let meta = field(1, &[field(5, b"u"), field(13, &owner)].concat());
+    let raw = |spec: &[u8]| Raw::new(Encoding::Protobuf, [&meta[..], &field(2, spec)].concat().into());
+    let claim = field(1, &field(2, &field(10, &field(1, b"\xff"))));
+    assert!(raw(&claim).decode::<Pod>().is_ok());
+    assert!(raw(&field(3, b"\xff")).decode::<crate::PersistentVolumeClaim>().is_ok());
+    let only: crate::OnlyMeta = raw(&[]).decode().unwrap();
+    assert_eq!(only.metadata.and_then(|meta| meta.uid).as_deref(), Some("u"));
 }
 
 #[test]

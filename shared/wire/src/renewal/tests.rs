@@ -27,7 +27,7 @@ pub(super) fn matches_prost(message: Vec<u8>) -> bool {
 
 fn kubelet_lease() -> Lease {
     let text = |text: &str| Some(text.to_owned());
-    let owner = OwnerReference { name: text("node-0"), uid: text("u"), ..OwnerReference::default() };
+    let owner = OwnerReference { name: b"node-0".to_vec(), uid: b"u".to_vec(), ..OwnerReference::default() };
     let metadata = ObjectMeta {
         name: text("node-0"),
         namespace: text("kube-node-lease"),
