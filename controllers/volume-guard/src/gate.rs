@@ -18,7 +18,10 @@ use super::config::Config;
 use super::context::{RECHECK_AFTER, VolumeContext, find_users};
 use super::free::removed_on_missing_node;
 use super::holder_state::{HolderCheck, HolderState};
-use super::uses::{is_kept_out, is_proved_off};
+use super::uses::{find_uses, is_idle, is_kept_out, is_proved_off};
+
+/// The NoSchedule taints of a node that Karpenter or the cluster autoscaler is about to delete: they do not cordon it.
+const AUTOSCALER_TAINTS: [&str; 2] = ["karpenter.sh/disrupted", "ToBeDeletedByClusterAutoscaler"];
 
 /// Where a pod may be placed for one of its volumes.
 enum Placement<'a> {
@@ -177,7 +180,7 @@ fn place_on_free<'a>(pod: &Pod, volume: &Volume, view: &View<'a>, now: Mono) -> 
 }
 
 /// The volume of a healthy node: a pod that may share it is sent there; otherwise the pod waits. It is never sent to
-/// a cordoned node: the node selector cannot be removed from the pod again.
+/// a node that is being drained: the node selector cannot be removed from the pod again.
 fn place_beside<'a>(pod: &Pod, volume: &Volume, node: &'a Node, view: &View<'a>) -> Result<Placement<'a>, Hold> {
     let sharers = view.pods_using(&volume.name).any(|other| {
         other.uid() != pod.uid()
@@ -185,9 +188,15 @@ fn place_beside<'a>(pod: &Pod, volume: &Volume, node: &'a Node, view: &View<'a>)
             && other.deletion.is_none()
             && other.node.as_deref() == Some(&*node.name)
     });
-    if sharers && volume.sharing == Sharing::OneNode && !node.unschedulable {
+    let is_deleted_soon = AUTOSCALER_TAINTS.iter().any(|key| node.has_no_schedule_taint(key));
+    if sharers && volume.sharing == Sharing::OneNode && !node.unschedulable && !is_deleted_soon {
         return Ok(Placement::OnNode(node));
     }
-    let why = format!("node {} has it until its kubelet has unmounted it", node.name);
+    let used = find_uses(&volume.name, Some(volume), view).remove(&node.name).unwrap_or_default();
+    let why = if used.attachment && is_idle(node, &used, Some(volume)) {
+        format!("node {} has unmounted it, and it is not detached yet (kubectl get volumeattachments)", node.name)
+    } else {
+        format!("node {} has it until its kubelet has unmounted it", node.name)
+    };
     Err(Hold::Waits { volume: Arc::clone(&volume.name), why })
 }

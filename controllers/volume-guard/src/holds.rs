@@ -152,6 +152,8 @@ pub struct Remedy {
     boot_id: BootId,
     /// Whether another Node has its name, and then whether that Node reports another boot.
     replaced: Option<bool>,
+    /// The node reports, and has the out-of-service taint: a confirmation about a Ready node is refused.
+    is_tainted: bool,
 }
 
 impl Remedy {
@@ -160,21 +162,29 @@ impl Remedy {
             Doubt::Replaced { booted } => Some(*booted),
             Doubt::NotReady | Doubt::OutOfService | Doubt::Missing | Doubt::Unreadable(_) => None,
         };
-        Self { uid: holder.node_uid.clone(), boot_id: holder.boot_id, replaced }
+        let is_tainted = *doubt == Doubt::OutOfService;
+        Self { uid: holder.node_uid.clone(), boot_id: holder.boot_id, replaced, is_tainted }
     }
 
     /// The text that follows "It is free when".
     fn condition(&self, node: &str, volume: &str) -> String {
-        let Self { uid, boot_id, replaced } = self;
+        let Self { uid, boot_id, replaced, is_tainted } = self;
         // The command is for a person who saw the machine powered off; each sentence below states that.
         let former = format!("pod-safety confirm-down {node} --uid {uid} --boot {boot_id} --reason TEXT");
         let delete = format!("kubectl -n pod-safety-volumes delete lease {volume}");
+        let unmounts = if *is_tainted {
+            format!(
+                "its kubelet, which reports, has unmounted it (if the node is in service, remove the taint: kubectl taint node {node} node.kubernetes.io/out-of-service-)"
+            )
+        } else {
+            "the node reports again and unmounts it".to_owned()
+        };
         match (replaced, boot_id.is_unknown()) {
             (None, false) => format!(
-                "the node reports again and unmounts it, or when the node is proved off: by a FencePolicy (kubectl get nodefences shows its progress), or by the confirmation of a person who saw that the machine is powered off (pod-safety confirm-down {node} --reason TEXT; once another Node has its name, {former})"
+                "{unmounts}, or when the node is proved off: by a FencePolicy (kubectl get nodefences shows its progress), or by the confirmation of a person who saw that the machine is powered off (pod-safety confirm-down {node} --reason TEXT; once another Node has its name, {former})"
             ),
             (None, true) => format!(
-                "the node reports again and unmounts it. The volume was taken without a boot ID that is a UUID, so no evidence can be about that boot. Only if you saw that the machine is powered off, delete its Node (kubectl delete node {node}), and the volume is free after the quarantine; once another Node has its name, delete the Lease ({delete})"
+                "{unmounts}. The volume was taken without a boot ID that is a UUID, so no evidence can be about that boot. Only if you saw that the machine is powered off, delete its Node (kubectl delete node {node}), and the volume is free after the quarantine; once another Node has its name, delete the Lease ({delete})"
             ),
             (Some(true), _) => format!(
                 "there is evidence that the former boot of the node has ended: of a fence device, or by the confirmation of a person who saw that the old machine is powered off, or has booted since ({former})"

@@ -174,12 +174,34 @@ fn bug_a_volume_without_a_lease_was_free_though_a_kubelet_reported_it_mounted() 
 }
 
 /// The node is being drained: nothing is scheduled there, and the node selector cannot be removed from the pod again.
+/// Karpenter and the cluster autoscaler taint it, and do not cordon it.
 #[test]
-fn bug_a_pod_was_pinned_to_a_cordoned_node() {
+fn bug_a_pod_was_pinned_to_a_node_that_is_being_drained() {
+    let tainted = |key: &str| json!({ "taints": [{ "key": key, "effect": "NoSchedule" }] });
+    for (spec, expected) in [
+        (json!({ "unschedulable": true }), "WaitsForVolume"),
+        (tainted("karpenter.sh/disrupted"), "WaitsForVolume"),
+        (tainted("ToBeDeletedByClusterAutoscaler"), "WaitsForVolume"),
+        (tainted("dedicated"), "ungate q to host-a"),
+    ] {
+        let mut fixture = Fixture::new();
+        fixture.lease("v", Some(A), false);
+        fixture.node("a", |node| node["spec"] = spec.clone());
+        fixture.pod("p", Some("a"), "c", |_| ());
+        fixture.gated("q", "c");
+        assert_eq!(gate(&fixture, "q"), [expected], "{spec}");
+    }
+}
+
+/// The hold named the kubelet, which had unmounted the volume; the CSI driver had not detached it.
+#[test]
+fn bug_a_pod_that_waits_for_a_detachment_was_held_for_the_kubelet() {
     let mut fixture = Fixture::new();
-    fixture.lease("v", Some(A), false);
-    fixture.node("a", |node| node["spec"]["unschedulable"] = json!(true));
-    fixture.pod("p", Some("a"), "c", |_| ());
     fixture.gated("q", "c");
-    assert_ne!(describe(&fixture.decide_pod("q", 2)), ["ungate q to host-a"]);
+    fixture.lease("v", Some(A), false);
+    fixture.attachment("v", "a", true);
+    let hold = |fixture: &Fixture| fixture.decide_pod("q", 2).holds[0].1.to_string();
+    assert!(hold(&fixture).contains("node a has unmounted it, and it is not detached yet"), "{}", hold(&fixture));
+    fixture.node("a", in_use);
+    assert!(hold(&fixture).ends_with("node a has it until its kubelet has unmounted it"), "{}", hold(&fixture));
 }

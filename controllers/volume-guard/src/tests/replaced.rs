@@ -49,6 +49,18 @@ fn a_hold_names_the_remedy_for_a_former_incarnation_and_for_one_without_a_boot()
     says(&without, "kubectl delete node a");
 }
 
+/// It named a confirmation, which is refused for a Ready node, and not the taint.
+#[test]
+fn bug_the_hold_of_a_ready_node_with_the_taint_awaited_a_report_of_that_node() {
+    let mut fixture = held();
+    fixture.node("a", |node| {
+        node["spec"]["taints"] = json!([{ "key": "node.kubernetes.io/out-of-service", "effect": "NoExecute" }]);
+    });
+    let message = fixture.decide_volume("v", 2).holds[0].1.to_string();
+    let free = "It is free when its kubelet, which reports, has unmounted it (if the node is in service, remove the taint: kubectl taint node a node.kubernetes.io/out-of-service-)";
+    assert!(message.contains(free), "{message}");
+}
+
 #[test]
 fn attack_evidence_about_another_incarnation_than_the_holders_revokes_no_lease() {
     type Change = fn(&mut Value);
