@@ -157,7 +157,8 @@ mod tests {
             ("confirm-down n --reason r --valid-for -5m", "negative; allowed is 1m to 168h"),
         ];
         if cfg!(feature = "demo") {
-            rows.push(("demo --speed -1", "not a speed; allowed is 0.1 to 1000"));
+            let allowed = "not a speed; allowed is 0.1 to 1000";
+            rows.extend([("demo --speed -1", allowed), ("simulate f --speed -1", allowed)]);
         }
         for (line, says) in rows {
             let words = std::iter::once("pod-safety").chain(line.split(' '));

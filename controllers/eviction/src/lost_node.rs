@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use pod_safety_shared::api::Phase;
+use pod_safety_shared::api::{Phase, PolicyMode};
 use pod_safety_shared::authority::EvictionChange;
 use pod_safety_shared::cache::Lookup;
 use pod_safety_shared::model::{Eviction, Kind, LOST_NODE_RESPONDER, Node, NodeFenceObject, Readiness};
@@ -90,17 +90,15 @@ fn progress_of_incident(fence: &NodeFenceObject, node: &Node, ctx: &EvictionCont
 
 fn progress_without_incident(turn: Turn<'_>, node: &Node, ctx: &EvictionContext<'_>) -> FencingProgress {
     let name = &node.name;
-    match ctx.view.policy_of(node.labels()) {
-        None => FencingProgress::Done(format!(
-            "node {name} does not report, and no FencePolicy selects it: a person is needed"
-        )),
-        Some(policy) => {
-            let done = format!(
-                "node {name} does not report, and its fencing by FencePolicy {} has not begun: a person is needed",
-                policy.name
-            );
-            let waits = format!("node {name} does not report: FencePolicy {} fences it", policy.name);
-            wait_within_grace(turn, ctx, waits, done)
-        }
+    let done = |why: String| format!("node {name} does not report, and {why}: a person is needed");
+    let Some(policy) = ctx.view.policy_of(node.labels()) else {
+        return FencingProgress::Done(done("no FencePolicy selects it".to_owned()));
+    };
+    // With `when: Manual` a remediator may still ask for it.
+    let dry_run = (policy.spec.mode == PolicyMode::DryRun).then_some("mode: DryRun");
+    if let Some(why) = dry_run.or_else(|| node.boot().is_unknown().then_some("its boot ID is unknown")) {
+        return FencingProgress::Done(done(format!("FencePolicy {} does not fence it ({why})", policy.name)));
     }
+    let waits = format!("node {name} does not report: FencePolicy {} fences it", policy.name);
+    wait_within_grace(turn, ctx, waits, done(format!("its fencing by FencePolicy {} has not begun", policy.name)))
 }

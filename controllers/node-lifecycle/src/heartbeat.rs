@@ -44,7 +44,7 @@ pub(super) fn two_renewals(unreachable_after: Duration) -> Duration {
 /// Checks the heartbeat of this node now.
 pub(super) fn check_heartbeat(node: &Node, view: &View<'_>, now: Mono, grace: Grace) -> HeartbeatState {
     let (last_heard, mut deadline) = deadline(node, view, grace);
-    let uncertain = |again| HeartbeatState::Uncertain(large_outage(view, now, grace), again);
+    let uncertain = |again| HeartbeatState::Uncertain(large_outage(node, view, now, grace), again);
     // `check_fresh` for this key has ensured that Leases were listed.
     let state = view.state(Kind::NodeLeases);
     let (since, last) = (state.watched_since.unwrap_or(now), state.last_event.unwrap_or_default());
@@ -111,9 +111,11 @@ fn majority_overdue_since(view: &View<'_>, now: Mono, grace: Grace) -> Option<Mo
     reports.nth(of / 2).map(|reported_at| reported_at + grace.unreachable_after).filter(|deadline| *deadline <= now)
 }
 
-fn large_outage(view: &View<'_>, now: Mono, grace: Grace) -> Hold {
+/// The Ready nodes, and `node`, which is overdue whether it is Ready or not.
+fn large_outage(node: &Node, view: &View<'_>, now: Mono, grace: Grace) -> Hold {
     let reports = view.last_reports_of_ready_nodes();
-    let of = reports.len();
-    let lost = reports.take_while(|reported_at| *reported_at + grace.unreachable_after <= now).count();
+    let itself = usize::from(node.readiness != Readiness::Ready);
+    let of = reports.len() + itself;
+    let lost = reports.take_while(|reported_at| *reported_at + grace.unreachable_after <= now).count() + itself;
     Hold::LargeOutage { lost, of }
 }

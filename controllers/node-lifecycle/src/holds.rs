@@ -48,9 +48,9 @@ pub enum Hold {
         /// Of how many that count.
         of: usize,
     },
-    /// No node is tainted `NoExecute`.
+    /// The rate of its zone is zero: no node there is tainted `NoExecute`.
     #[error(
-        "its pods stay: with --node-eviction-rate=0 no node is tainted NoExecute. Delete the pods, or the Node if its machine no longer exists"
+        "its pods stay: with --node-eviction-rate=0 no node of its zone is tainted NoExecute. Delete the pods, or the Node if its machine no longer exists"
     )]
     EvictionOff,
     /// Other nodes of its zone are tainted before it.

@@ -206,6 +206,8 @@ fn decide_out_of_service(node: &Node, view: &View<'_>, config: &Config) -> Decis
             decision.holds.push((Subject::Pod(pod.key.clone()), Hold::OutOfServiceButReady { node: name }));
         } else if config.trust_out_of_service_taint && !is_managed_taint(node, view) {
             push_force(&mut decision, pod, Claim::OutOfService { node: name });
+        } else if is_managed_taint(node, view) {
+            decision.holds.push((Subject::Pod(pod.key.clone()), Hold::NoEvidence { node: name }));
         } else {
             decision.holds.push((Subject::Pod(pod.key.clone()), Hold::OutOfServiceWithoutEvidence { node: name }));
         }

@@ -20,7 +20,7 @@ pub(crate) struct SimulateArgs {
     file: PathBuf,
 
     /// Simulated seconds per real second. Default: as fast as possible
-    #[arg(long, value_name = "FACTOR", value_parser = speed)]
+    #[arg(long, value_name = "FACTOR", value_parser = speed, allow_hyphen_values = true)]
     speed: Option<f64>,
 }
 

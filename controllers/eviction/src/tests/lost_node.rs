@@ -73,6 +73,19 @@ fn the_responder_is_completed_when_the_node_reports_or_is_not_fenced() {
     ]);
 }
 
+/// It waited ten minutes for a fence that could not begin, with the message that the policy fences the node.
+#[test]
+fn bug_the_responder_waited_for_a_policy_that_does_not_fence_the_node() {
+    let expected =
+        |why: &str| format!("node n does not report, and FencePolicy p does not fence it ({why}): a person is needed");
+    for (why, node, mode) in
+        [("mode: DryRun", lost(), "DryRun"), ("its boot ID is unknown", lost().boot("12"), "Enforce")]
+    {
+        let policy = named("p").set("/spec", json!({ "levels": [], "mode": mode }));
+        compare(vec![(why, scene(Some(node), &[], &[policy]), 1, &expected(why), true)]);
+    }
+}
+
 /// A change of the node enqueues it at once.
 #[test]
 fn the_key_of_a_node_decides_for_its_pods() {

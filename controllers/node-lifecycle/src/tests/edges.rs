@@ -25,6 +25,17 @@ fn the_watch_has_a_break_when_it_had_no_event_for_more_than_fifteen_seconds_befo
     }
 }
 
+/// "0 of 1 nodes are unreachable or not ready", of a node that was both.
+#[test]
+fn bug_a_large_outage_did_not_count_a_held_node_that_was_not_ready() {
+    let mut fixture = Fixture::new(config(), &["n0", "n1"]);
+    fixture.report("n0", "False");
+    fixture.alive.remove("n0");
+    fixture.advance_to(40);
+    fixture.advance_without_events(56);
+    assert_eq!(fixture.describe("n0").last().unwrap(), "LargeOutage 1/2");
+}
+
 /// The last event was at second 50, and this process leads since second 48.
 #[test]
 fn a_new_leader_waits_for_kubelets_when_the_watch_had_no_event_for_more_than_fifteen_seconds() {

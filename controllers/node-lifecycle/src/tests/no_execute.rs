@@ -216,7 +216,7 @@ fn when_all_zones_are_lost_no_node_is_tainted_and_existing_taints_are_removed() 
     assert_eq!(fixture.describe("a1"), ["EvictionQueued 0 10s"]);
 }
 
-/// As kube-controller-manager's never-limiter.
+/// As kube-controller-manager's never-limiter, in whose place a large disrupted zone has the secondary rate.
 #[test]
 fn a_rate_of_zero_taints_no_node_and_holds() {
     let mut fixture = cluster(&[("a", 4)]);
@@ -226,6 +226,10 @@ fn a_rate_of_zero_taints_no_node_and_holds() {
     fixture.act_on_all();
     assert!(fixture.no_execute_taints("a0").is_empty());
     assert_eq!(fixture.describe("a0"), ["EvictionOff"]);
+    let mut large = cluster(&[("a", 60), ("b", 1)]);
+    large.config.rates.normal = 0.0;
+    lose(&mut large, "a", 40);
+    assert_eq!(large.describe("a0").last().unwrap(), "+unreachable:NoExecute");
 }
 
 #[test]

@@ -97,6 +97,8 @@ fn bug_a_trusted_taint_of_ours_released_pods_after_its_evidence_was_withdrawn() 
     let fence = named("n-1").set("/spec", json!({ "node": life, "policy": "p", "trigger": trigger }));
     world.apply(Kind::NodeFences, &fence, at(0));
     assert!(decided(&world).is_empty(), "our taint counts only with its evidence");
+    let held = decide_at(&world, &node_key("n"), at(1), &config());
+    assert_eq!(hold_reasons(&held), ["NoEvidence"], "no flag makes a proof of our taint: none is advised");
 }
 
 #[test]
