@@ -21,7 +21,7 @@ pub(crate) const VIEW: &str = "pod-safety-view";
 pub(crate) const TABLE: [Rights; 15] = [
     Rights {
         commands: &["status", "explain", "timeline"],
-        needs: "`list` pods, nodes, poddisruptionbudgets, deployments, replicasets, statefulsets, replicationcontrollers, the leases of `kube-node-lease`, events, volumeattachments, evictionrequests and evictions where the API server has them, and the custom resources of pod-safety.dev; `get` the lease `kube-system/pod-safety`, and the `scale` of custom kinds",
+        needs: "`list` pods, nodes, poddisruptionbudgets, deployments, replicasets, statefulsets, replicationcontrollers, the leases of `kube-node-lease`, events, volumeattachments, evictionrequests and evictions where the API server has them, and the custom resources of pod-safety.dev; `get` the lease `kube-system/pod-safety`, and the `scale` of custom kinds (in the ClusterRole `pod-safety-on-call`)",
         role: None,
     },
     Rights { commands: &["resolve"], needs: "`get` the namespace; `list` everything in it", role: None },
@@ -33,7 +33,7 @@ pub(crate) const TABLE: [Rights; 15] = [
     },
     Rights {
         commands: &["doctor"],
-        needs: "those of `status` and `explain`; `list` validatingadmissionpolicies and their bindings, deployments, daemonsets, statefulsets; `get` customresourcedefinitions, Leases in kube-system, settings of Longhorn, the descheduler's ConfigMap; `create` subjectaccessreviews",
+        needs: "those of `status` and `explain`; `list` validatingadmissionpolicies and their bindings, deployments, daemonsets, statefulsets; `get` customresourcedefinitions, Leases in kube-system, settings of Longhorn, the descheduler's ConfigMap; `create` subjectaccessreviews (in the ClusterRole `pod-safety-on-call`)",
         role: None,
     },
     Rights {

@@ -106,6 +106,10 @@ fn mounts() -> Vec<Row> {
     let uses = |volumes: &[&str]| patched(w1("Unknown"), json!({ "status": { "volumesInUse": volumes } }));
     let says = reports;
     let both = || uses(&["a", "b"]);
+    const OTHER: Expect = Refused("may change the bootID and the systemUUID");
+    let is = |boot: &str, machine: &str| {
+        patched(w1("Unknown"), json!({ "status": { "nodeInfo": { "bootID": boot, "systemUUID": machine } } }))
+    };
     vec![
         row("bypass: a volume is reported unmounted", says(DEV, both(), uses(&["b"])), GOES),
         row("bypass: all volumes are", says(DEV, both(), w1("Unknown")), GOES),
@@ -113,6 +117,13 @@ fn mounts() -> Vec<Row> {
         row("its kubelet has unmounted it", says(KUBELET, both(), uses(&["b"])), Allowed),
         row("a volume is unmounted, with the right", says(DEV, both(), burnt(uses(&["b"]))).may(DOWN), Allowed),
         row("one more", says(DEV, uses(&["b"]), both()), Allowed),
+        // With another boot ID, written by a network plugin, the volumes of a running node were given to other nodes.
+        row("bypass: another boot is reported", says(DEV, is("b1", "m1"), is("b2", "m1")), OTHER),
+        row("bypass: no boot is", says(DEV, is("b1", "m1"), is("", "m1")), OTHER),
+        row("bypass: another machine is reported", says("system:node:w2", is("b1", "m1"), is("b1", "m2")), OTHER),
+        row("its kubelet has booted", says(KUBELET, is("b1", "m1"), is("b2", "m1")), Allowed),
+        row("another boot, with the right", says(DEV, is("b1", "m1"), burnt(is("b2", "m1"))).may(DOWN), Allowed),
+        row("the first boot", says(DEV, is("", ""), is("b1", "m1")), Allowed),
     ]
 }
 

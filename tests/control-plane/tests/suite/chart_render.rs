@@ -594,11 +594,23 @@ async fn recreate_comes_without_rolling_update() {
     for (set, strategy) in [
         ("strategy.type=Recreate", json!({ "type": "Recreate" })),
         ("replicaCount=2", json!({ "rollingUpdate": { "maxSurge": 1, "maxUnavailable": 0 } })),
+        // Without an election two processes wrote during each upgrade.
+        ("leaderElection.enabled=false,replicaCount=1", json!({ "type": "Recreate" })),
     ] {
         let all = documents(&render(&chart(), &["--set", set]).await);
         let deployment = all.iter().find(|one| one["kind"] == "Deployment").unwrap();
         assert_eq!(deployment["spec"]["strategy"], strategy);
     }
+}
+
+/// On GKE no agent started: the quota admitted the PriorityClass of the controllers only.
+#[tokio::test]
+async fn bug_the_quota_admitted_no_agents() {
+    let all = documents(&render(&chart(), &["--set=agent.enabled=true,resourceQuota.create=true"]).await);
+    let quotas = all.iter().filter(|one| one["kind"] == "ResourceQuota");
+    let classes = quotas.map(|one| one["spec"]["scopeSelector"]["matchExpressions"][0]["values"].clone());
+    let classes: Vec<Value> = classes.collect();
+    assert_eq!(classes, [json!(["system-cluster-critical"]), json!(["system-node-critical"])]);
 }
 
 #[tokio::test]

@@ -68,6 +68,7 @@ async fn explain_names_what_is_stuck_and_why() {
     pauses::a_support_report_has_readable_objects_and_no_credentials(&plane).await;
     bug_commands_use_the_context_of_kubectl_and_print_it(&plane).await;
     bug_a_reporting_node_is_fenced_only_after_a_prompt(&plane).await;
+    bug_no_role_let_people_on_call_read(&plane).await;
     the_doctor_reports_missing_parts(&plane).await;
     missing_or_ambiguous_objects_are_one_sentence(&plane).await;
     limited_rights_give_partial_answers(&plane).await;
@@ -268,6 +269,33 @@ async fn limited_rights_give_partial_answers(plane: &ControlPlane) {
     for expected in ["Unknown (NotRead)", "You may list pods only in namespace shop", "You may not list nodes"] {
         assert!(answer.contains(expected), "{expected}: not in\n{answer}");
     }
+}
+
+/// The chart had roles for confirmations and overrides, and none for people who only read.
+async fn bug_no_role_let_people_on_call_read(plane: &ControlPlane) {
+    let otto = plane.user_kubeconfig("otto", &[]).unwrap();
+    let bind = ["create", "clusterrolebinding", "otto", "--clusterrole=pod-safety-on-call", "--user=otto"];
+    plane.kubectl(&bind).await.unwrap().text().unwrap();
+    wait_until("all is read", async || {
+        let mut unread = String::new();
+        for args in [
+            &["status"][..],
+            &["doctor"],
+            &["timeline"],
+            &["explain", "node", "lost"],
+            &["explain", "pod", "-n", NS, "orders-1"],
+            &["explain", "pvc", "-n", NS, "stock"],
+            &["explain", "pdb"],
+        ] {
+            let output = run(plane, &otto, &[args, &["--exit-zero"]].concat()).await;
+            let all = [output.stdout, output.stderr].concat();
+            if !output.status.success() || all.contains("You may not") || all.contains("403") {
+                unread.push_str(&all);
+            }
+        }
+        check_that(unread.is_empty(), unread)
+    })
+    .await;
 }
 
 /// A user without any rights got two green marks and exit code 0, and the message that an existing pod does not exist.
