@@ -33,6 +33,8 @@ const SUCCESSOR_WINDOW: Duration = Duration::from_secs(3_600);
 const OVERLAP: Duration = Duration::from_secs(5);
 /// The pauses after failures.
 const BACKOFF: Backoff = Backoff { initial: Duration::from_secs(1), maximum: Duration::from_secs(60) };
+/// The longest pause that a collector can request.
+const RETRY_AFTER_MOST: Duration = Duration::from_secs(300);
 /// The Events of previous leaders, as many as a cluster has in its worst hour. A client that may create Events may
 /// forge them: only traces rely on them.
 const EVENTS: &str = "/api/v1/events?limit=5000&fieldSelector=reason=ForceDeleted,reportingComponent=pod-safety";
@@ -91,8 +93,8 @@ enum ExportResult {
     Idle,
     /// There may be more to export at once.
     More,
-    /// The collector did not accept the spans.
-    Failed,
+    /// The collector did not accept the spans: they are exported after this pause.
+    Failed(Duration),
 }
 
 impl Traces {
@@ -115,9 +117,7 @@ impl Traces {
             let result = self.export_due(&mut term, &mut failures).await;
             match result {
                 ExportResult::More => {}
-                ExportResult::Failed => {
-                    self.env.sleep(self.env.jitter(BACKOFF.after(failures), 0.2)).await;
-                }
+                ExportResult::Failed(pause) => self.wait_to_retry(&mut term, pause).await,
                 ExportResult::Idle => {
                     let until = self.env.now() + POLL_INTERVAL;
                     if self.env.timeout_at(until, self.change_signal.0.notified()).await.is_some() {
@@ -148,11 +148,21 @@ impl Traces {
         if due.spans.is_empty() {
             return ExportResult::Idle;
         }
-        if self.export(&due.spans, failures).await {
-            term.queue.mark_done(&due.spans);
-            ExportResult::More
-        } else {
-            ExportResult::Failed
+        if let Err(pause) = self.export(&due.spans, failures).await {
+            return ExportResult::Failed(pause);
+        }
+        term.queue.mark_done(&due.spans);
+        ExportResult::More
+    }
+
+    /// Waits for the next try. The journal keeps a thousand records only, so the releases in it are taken meanwhile.
+    async fn wait_to_retry(&self, term: &mut Option<Term>, pause: Duration) {
+        let until = self.env.now() + pause;
+        while self.env.now() < until {
+            if let Some(term) = term {
+                self.add_releases(term);
+            }
+            self.env.sleep(COALESCE.min(until.since(self.env.now()))).await;
         }
     }
 
@@ -170,14 +180,19 @@ impl Traces {
         Term { follows, queue: ExportQueue::new(since), releases, successors: BTreeMap::new() }
     }
 
-    /// Adds new releases and successors; drops old ones.
-    async fn gather(&self, term: &mut Term) {
-        let recent = self.env.clock.wall().saturating_sub(SUCCESSOR_WINDOW).unwrap_or(Timestamp::MIN);
+    /// Adds the releases of the journal.
+    fn add_releases(&self, term: &mut Term) {
         for record in self.journal.records() {
             if let Some(release) = Release::from_record(&record).filter(|_| term.releases.len() < MAX_RELEASES) {
                 term.releases.entry(release.pod.clone()).or_insert(release);
             }
         }
+    }
+
+    /// Adds new releases and successors; drops old ones.
+    async fn gather(&self, term: &mut Term) {
+        let recent = self.env.clock.wall().saturating_sub(SUCCESSOR_WINDOW).unwrap_or(Timestamp::MIN);
+        self.add_releases(term);
         term.releases.retain(|_, release| release.at >= recent);
         term.successors.retain(|pod, _| term.releases.contains_key(pod));
         for pod in self.ready_successors(term) {
@@ -206,8 +221,9 @@ impl Traces {
         successors.collect()
     }
 
-    /// Whether these spans are done: accepted, or rejected for good. The first of several failures is logged.
-    async fn export(&self, spans: &[Span], failures: &mut u32) -> bool {
+    /// `Ok`: these spans are done: accepted, or rejected for good. `Err`: the pause before the next try. The first of
+    /// several failures is logged.
+    async fn export(&self, spans: &[Span], failures: &mut u32) -> Result<(), Duration> {
         let endpoint = self.exporter.endpoint();
         match self.exporter.export(spans).await {
             Ok(answer) => {
@@ -220,7 +236,7 @@ impl Traces {
                 if answer.rejected > 0 {
                     tracing::debug!(%endpoint, rejected = answer.rejected, why = answer.message, "the collector rejected spans");
                 }
-                true
+                Ok(())
             }
             Err(error) => {
                 self.metrics.failed();
@@ -228,10 +244,12 @@ impl Traces {
                     tracing::warn!(%endpoint, %error, "spans cannot be exported; see pod_safety_trace_export_failures_total");
                 }
                 *failures = failures.saturating_add(1);
-                if !error.is_retryable() {
-                    self.metrics.rejected(count(spans.len()));
+                if error.is_retryable() {
+                    let requested = error.retry_after().min(RETRY_AFTER_MOST);
+                    return Err(self.env.jitter(BACKOFF.after(*failures).max(requested), 0.2));
                 }
-                !error.is_retryable()
+                self.metrics.rejected(count(spans.len()));
+                Ok(())
             }
         }
     }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HOST, USER_AGENT};
-use http::{Request, StatusCode};
+use http::header::{CONTENT_TYPE, HOST, RETRY_AFTER, USER_AGENT};
+use http::{Request, Response};
 use http_body_util::Full;
 use pod_safety_clock::Env;
 use pod_safety_http1::{Connection, ExchangeError};
@@ -60,6 +60,8 @@ pub enum ExportError {
         code: u16,
         /// The beginning of the response.
         said: String,
+        /// The header `Retry-After` in seconds, or zero.
+        retry_after: u64,
     },
 }
 
@@ -70,6 +72,15 @@ impl ExportError {
         match self {
             Self::Unreachable(_) | Self::TimedOut => true,
             Self::Refused { code, .. } => matches!(code, 429 | 502..=504),
+        }
+    }
+
+    /// The pause that the collector requested, or zero.
+    #[must_use]
+    pub const fn retry_after(&self) -> Duration {
+        match self {
+            Self::Refused { retry_after, .. } => Duration::from_secs(*retry_after),
+            Self::Unreachable(_) | Self::TimedOut => Duration::ZERO,
         }
     }
 }
@@ -103,13 +114,15 @@ impl Exporter {
     pub async fn export(&self, spans: &[Span]) -> Result<ExportResponse, ExportError> {
         let deadline = self.env.now() + TIMEOUT;
         let posted = self.env.timeout_at(deadline, self.post(self.request(spans))).await;
-        let (code, body) = posted.unwrap_or(Err(ExportError::TimedOut))?;
-        if !code.is_success() {
-            let said = super::sanitize_text(&String::from_utf8_lossy(&body));
-            return Err(ExportError::Refused { code: code.as_u16(), said });
+        let response = posted.unwrap_or(Err(ExportError::TimedOut))?;
+        if !response.status().is_success() {
+            let said = super::sanitize_text(&String::from_utf8_lossy(response.body()));
+            let retry_after = response.headers().get(RETRY_AFTER).and_then(|after| after.to_str().ok());
+            let retry_after = retry_after.and_then(|seconds| seconds.trim().parse::<u64>().ok()).unwrap_or(0);
+            return Err(ExportError::Refused { code: response.status().as_u16(), said, retry_after });
         }
         // Some collectors respond with JSON, or with nothing: the spans were accepted.
-        let answer = ExportTraceServiceResponse::decode(body).unwrap_or_default();
+        let answer = ExportTraceServiceResponse::decode(response.into_body()).unwrap_or_default();
         let partial = answer.partial_success.unwrap_or_default();
         Ok(ExportResponse {
             rejected: u64::try_from(partial.rejected_spans).unwrap_or(0),
@@ -135,7 +148,7 @@ impl Exporter {
         ExportTraceServiceRequest { resource_spans }.encode_to_vec()
     }
 
-    async fn post(&self, body: Vec<u8>) -> Result<(StatusCode, Bytes), ExportError> {
+    async fn post(&self, body: Vec<u8>) -> Result<Response<Bytes>, ExportError> {
         let unreachable = |error: &dyn std::fmt::Display| ExportError::Unreachable(error.to_string());
         let stream = TcpStream::connect(self.endpoint.address()).await.map_err(|error| unreachable(&error))?;
         let mut connection = Connection::new(stream).await.map_err(|error| unreachable(&error))?;
@@ -146,10 +159,12 @@ impl Exporter {
             .body(Full::new(Bytes::from(body)))
             .map_err(|error| unreachable(&error))?;
         match connection.exchange(request, MAX_RESPONSE_SIZE).await {
-            Ok(response) => Ok((response.status(), response.into_body())),
+            Ok(response) => Ok(response),
             // A response that is too long or truncated does not change its status code.
             Err(ExchangeError::TooLong { status, .. } | ExchangeError::Truncated { status, .. }) => {
-                Ok((status, Bytes::new()))
+                let mut response = Response::new(Bytes::new());
+                *response.status_mut() = status;
+                Ok(response)
             }
             Err(error @ ExchangeError::Lost(_)) => Err(unreachable(&error)),
         }

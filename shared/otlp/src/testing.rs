@@ -53,7 +53,7 @@ impl Collector {
         format!("http://{}", self.address)
     }
 
-    /// Sets the response. Requests that are not answered with 200 are not accepted.
+    /// Sets the response; 429 requests a pause of 7 s. Requests that are not answered with 200 are not accepted.
     pub fn set_response(&self, code: u16, body: Vec<u8>) {
         self.state.lock().answer = Some((code, body));
     }
@@ -106,7 +106,8 @@ impl Collector {
             state.answer.clone()
         };
         let Some((code, body)) = answer else { return std::future::pending().await };
-        let head = format!("HTTP/1.1 {code} Said\r\ncontent-length: {}\r\n\r\n", body.len());
+        let pause = if code == 429 { "retry-after: 7\r\n" } else { "" };
+        let head = format!("HTTP/1.1 {code} Said\r\n{pause}content-length: {}\r\n\r\n", body.len());
         stream.write_all(&[head.as_bytes(), &body].concat()).await?;
         // The client has the whole response before the connection is closed.
         stream.shutdown().await

@@ -65,6 +65,20 @@ async fn until(what: &str, holds: impl Fn() -> bool + Sync) {
     assert!(env.timeout_at(env.now() + SOON, waits).await.is_some(), "waiting until {what}");
 }
 
+fn force_delete() -> Record {
+    Record {
+        at: Env::real(1).clock.wall(),
+        controller: "pod-gc",
+        action: Action::ForceDeleted,
+        pod: Some(pod_key()),
+        budget: None,
+        node: Some("n".into()),
+        node_uid: None,
+        reason: "PowerOff",
+        message: "node n was switched off".to_owned(),
+    }
+}
+
 fn names(spans: &[WireSpan]) -> Vec<&str> {
     spans.iter().map(|span| span.name.as_str()).collect()
 }
@@ -84,17 +98,7 @@ async fn each_span_is_exported_once_when_it_is_recorded() {
     let leader = Leader::after(0, &world, &collector, &[]);
     until("the loss is exported", || collector.spans().len() == 6).await;
     assert_eq!(names(&collector.spans()), ["detect", "gates", "order off", "status checks", "evidence", "taint"]);
-    leader.journal.write(Record {
-        at: Env::real(1).clock.wall(),
-        controller: "pod-gc",
-        action: Action::ForceDeleted,
-        pod: Some(pod_key()),
-        budget: None,
-        node: Some("n".into()),
-        node_uid: None,
-        reason: "PowerOff",
-        message: "node n was switched off".to_owned(),
-    });
+    leader.journal.write(force_delete());
     until("the force delete is exported", || collector.spans().len() == 7).await;
     back(&world);
     until("the return is exported", || collector.spans().len() == 10).await;
@@ -144,6 +148,22 @@ async fn spans_are_exported_after_an_unavailable_collector_returns() {
     collector.set_response(200, Vec::new());
     until("all spans are exported", || collector.spans().len() == 6).await;
     assert!(accepted(&collector).values().all(|times| times.len() == 1));
+}
+
+/// Other records displaced it from the journal before the next try.
+#[tokio::test]
+async fn bug_a_force_delete_during_an_outage_of_the_collector_was_not_exported() {
+    let (world, collector) = (lost(), Collector::start(&Env::real(1)).await.unwrap());
+    collector.set_response(503, Vec::new());
+    let leader = Leader::after(0, &world, &collector, &[]);
+    until("the next try is four seconds away", || collector.heads().len() == 3).await;
+    leader.journal.write(force_delete());
+    Env::real(1).sleep(Duration::from_secs(2)).await;
+    for _ in 0..2_000 {
+        leader.journal.write(Record { action: Action::Held, ..force_delete() });
+    }
+    collector.set_response(200, Vec::new());
+    until("all spans are exported", || collector.spans().len() == 7).await;
 }
 
 #[tokio::test]

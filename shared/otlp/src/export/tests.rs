@@ -66,12 +66,12 @@ fn a_span_is_encoded_as_in_opentelemetry() {
 }
 
 #[tokio::test]
-async fn an_export_error_is_retryable_by_its_code() {
+async fn an_export_error_is_retryable_by_its_code_after_the_pause_that_the_collector_requests() {
     let collector = Collector::start(&Env::real(1)).await.unwrap();
-    for (code, retryable) in [(503, true), (429, true), (400, false), (404, false)] {
+    for (code, retryable, pause) in [(503, true, 0), (429, true, 7), (400, false, 0), (404, false, 0)] {
         collector.set_response(code, b"because".to_vec());
         let refused = exporter(&collector.url()).export(&[span("incident")]).await.unwrap_err();
-        assert_eq!(refused.is_retryable(), retryable, "{refused}");
+        assert_eq!((refused.is_retryable(), refused.retry_after().as_secs()), (retryable, pause), "{refused}");
         assert_eq!(refused.to_string(), format!("the collector answered {code}: because"));
     }
     let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();

@@ -300,6 +300,9 @@ fn bug_the_dashboard_counts_each_hold_that_needs_an_operator() {
     for query in panels.iter().filter_map(|panel| panel["targets"].as_array()).flatten() {
         let expr = query["expr"].as_str().unwrap();
         assert!(expr.contains("cluster=~\"$cluster\""), "of another cluster, too: {expr}");
+        assert!(!expr.contains("sum(max by (") || expr.contains("sum(max by (cluster, "), "of one cluster: {expr}");
+        let is_increase = ["rate(", "increase("].iter().any(|function| expr.contains(function));
+        assert!(is_increase || !expr.contains("_total{"), "since the process started: {expr}");
     }
 }
 

@@ -110,10 +110,10 @@ pub(super) fn alerts() -> Vec<&'static str> {
     ROWS.iter().map(|(alert, ..)| *alert).collect()
 }
 
-/// The metrics of a kube-controller-manager whose own disruption controller runs.
-fn kcm_metrics(works: bool, seconds: f64) -> String {
-    let adds = if works { seconds } else { 1.0 };
-    format!("# TYPE workqueue_adds_total counter\nworkqueue_adds_total{{name=\"disruption\"}} {adds}\n")
+/// The metrics of a kube-controller-manager, whose own pod garbage collector may run.
+fn kcm_metrics(has_twin: bool) -> String {
+    let queue = if has_twin { "orphaned_pods_nodes" } else { "deployment" };
+    format!("# TYPE workqueue_adds_total counter\nworkqueue_adds_total{{name=\"{queue}\"}} 0\n")
 }
 
 /// A sample of the text format: its name, its labels, its value.
@@ -203,7 +203,7 @@ async fn answer(mut stream: TcpStream, client: Client, is_changed: bool, began: 
     while !request.ends_with(b"\r\n\r\n") && stream.read_buf(&mut request).await.ok()? > 0 {}
     let now = seconds();
     let page = if request.starts_with(b"GET /twin") {
-        kcm_metrics(is_changed, now - began)
+        kcm_metrics(is_changed)
     } else {
         let metrics_request = http::Request::get("/metrics").body(Vec::new()).ok()?;
         let page = client.request_text(metrics_request).await.ok()?;
