@@ -146,7 +146,7 @@ async fn pod_safety_deletes_gracefully_first_if_the_lease_is_collected_with_the_
     assert_eq!(deletion.metadata.uid, runs.metadata.uid);
     assert_eq!(deletion.metadata.deletion_grace_period_seconds, Some(600), "its own grace period");
     // Without generations a kubelet reports nothing before the pod's grace period is over.
-    let reason = if versions::pods_have_generations() { "KubeletAlive" } else { "AwaitsKubelet" };
+    let reason = if versions::generations_are_reported() { "KubeletAlive" } else { "AwaitsKubelet" };
     wait_until("it is held for its kubelet", async || {
         let holds = pod_safety.holds("db-0").await.map_err(|error| error.to_string())?;
         check_that(holds.iter().any(|hold| hold["reason"] == reason), format!("{holds:?}"))

@@ -11,8 +11,8 @@ fn selected() -> String {
     version.trim_start_matches('v').to_owned()
 }
 
-/// Whether pods have a `metadata.generation`, which kubelets report: by default from Kubernetes 1.34 on.
-pub(crate) fn pods_have_generations() -> bool {
+/// Whether kubelets and conditions report the `metadata.generation` of pods: by default from Kubernetes 1.34 on. 1.33 only counts it.
+pub(crate) fn generations_are_reported() -> bool {
     minor(&selected()) >= 34
 }
 
@@ -34,7 +34,7 @@ pub(crate) fn pods_are_resized() -> bool {
 /// message of a refused eviction ends with the numbers of the PodDisruptionBudget.
 pub(crate) fn as_selected(text: &str) -> String {
     let mut text = text.to_owned();
-    if !pods_have_generations() {
+    if !generations_are_reported() {
         text = text.replace("\"observedGeneration\":1,", "");
     }
     if minor(&selected()) < 35

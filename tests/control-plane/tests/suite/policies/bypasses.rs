@@ -221,7 +221,7 @@ pub(super) async fn attack_a_tenant_writes_as_the_kubelet_of_a_node(fixture: &Fi
         let output = fixture.status(user, &["pod", "sign"], &status).await;
         Fixture::check_answer(&format!("{user} says {status}"), &output, refusal);
     }
-    if versions::pods_have_generations() {
+    if versions::generations_are_reported() {
         for (user, refusal) in [(DEV, refused), (ALL_VERBS, refused), (KUBELET, None)] {
             let status = json!({ "observedGeneration": 7 });
             let output = fixture.status(user, &["pod", "sign"], &status).await;

@@ -113,11 +113,13 @@ fn volume() -> RecordedObject {
 
 /// The recording, adapted to the selected version of Kubernetes.
 fn of_the_version(mut recorded: Value) -> Value {
-    if !versions::pods_have_generations() {
-        for (part, field) in [("metadata", "generation"), ("status", "observedGeneration")] {
-            if let Some(part) = recorded.get_mut(part).and_then(Value::as_object_mut) {
-                part.remove(field);
-            }
+    let later = [
+        (versions::is_1_32(), "metadata", "generation"),
+        (!versions::generations_are_reported(), "status", "observedGeneration"),
+    ];
+    for (_, part, field) in later.into_iter().filter(|(is_absent, ..)| *is_absent) {
+        if let Some(part) = recorded.get_mut(part).and_then(Value::as_object_mut) {
+            part.remove(field);
         }
     }
     recorded
