@@ -75,7 +75,7 @@ port=\$(busybox sed 's/.*port=\([0-9]*\).*/\1/' /proc/cmdline)
 if [ "\$what" = cgroups ]; then
     busybox mkdir -p /tmp
     busybox mount -t cgroup2 none /sys/fs/cgroup
-    POD_SAFETY_REAL_CGROUPS=1 unit-tests real_cgroups --test-threads 1 2>&1
+    POD_SAFETY_REAL_CGROUPS=1 unit-tests real_cgroups real_watchdog --test-threads 1 2>&1
     busybox poweroff -f
 fi
 [ "\$what" != check ] || { pod-safety-agent check 2>&1; busybox poweroff -f; }
