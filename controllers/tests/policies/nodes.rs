@@ -104,26 +104,25 @@ fn conditions() -> Vec<Row> {
 fn mounts() -> Vec<Row> {
     const GOES: Expect = Refused("may remove a volume from status.volumesInUse");
     let uses = |volumes: &[&str]| patched(w1("Unknown"), json!({ "status": { "volumesInUse": volumes } }));
-    let says = reports;
     let both = || uses(&["a", "b"]);
     const OTHER: Expect = Refused("may change the bootID and the systemUUID");
     let is = |boot: &str, machine: &str| {
         patched(w1("Unknown"), json!({ "status": { "nodeInfo": { "bootID": boot, "systemUUID": machine } } }))
     };
     vec![
-        row("bypass: a volume is reported unmounted", says(DEV, both(), uses(&["b"])), GOES),
-        row("bypass: all volumes are", says(DEV, both(), w1("Unknown")), GOES),
-        row("bypass: by another kubelet", says("system:node:w2", both(), uses(&["a"])), GOES),
-        row("its kubelet has unmounted it", says(KUBELET, both(), uses(&["b"])), Allowed),
-        row("a volume is unmounted, with the right", says(DEV, both(), burnt(uses(&["b"]))).may(DOWN), Allowed),
-        row("one more", says(DEV, uses(&["b"]), both()), Allowed),
+        row("bypass: a volume is reported unmounted", reports(DEV, both(), uses(&["b"])), GOES),
+        row("bypass: all volumes are", reports(DEV, both(), w1("Unknown")), GOES),
+        row("bypass: by another kubelet", reports("system:node:w2", both(), uses(&["a"])), GOES),
+        row("its kubelet has unmounted it", reports(KUBELET, both(), uses(&["b"])), Allowed),
+        row("a volume is unmounted, with the right", reports(DEV, both(), burnt(uses(&["b"]))).may(DOWN), Allowed),
+        row("one more", reports(DEV, uses(&["b"]), both()), Allowed),
         // With another boot ID, written by a network plugin, the volumes of a running node were given to other nodes.
-        row("bypass: another boot is reported", says(DEV, is("b1", "m1"), is("b2", "m1")), OTHER),
-        row("bypass: no boot is", says(DEV, is("b1", "m1"), is("", "m1")), OTHER),
-        row("bypass: another machine is reported", says("system:node:w2", is("b1", "m1"), is("b1", "m2")), OTHER),
-        row("its kubelet has booted", says(KUBELET, is("b1", "m1"), is("b2", "m1")), Allowed),
-        row("another boot, with the right", says(DEV, is("b1", "m1"), burnt(is("b2", "m1"))).may(DOWN), Allowed),
-        row("the first boot", says(DEV, is("", ""), is("b1", "m1")), Allowed),
+        row("bypass: another boot is reported", reports(DEV, is("b1", "m1"), is("b2", "m1")), OTHER),
+        row("bypass: no boot is", reports(DEV, is("b1", "m1"), is("", "m1")), OTHER),
+        row("bypass: another machine is reported", reports("system:node:w2", is("b1", "m1"), is("b1", "m2")), OTHER),
+        row("its kubelet has booted", reports(KUBELET, is("b1", "m1"), is("b2", "m1")), Allowed),
+        row("another boot, with the right", reports(DEV, is("b1", "m1"), burnt(is("b2", "m1"))).may(DOWN), Allowed),
+        row("the first boot", reports(DEV, is("", ""), is("b1", "m1")), Allowed),
     ]
 }
 

@@ -81,14 +81,14 @@ async fn the_output_of_agents_is_off_only_with_the_exact_line() {
 /// nothing, passed for one that had switched it.
 #[tokio::test]
 async fn bug_an_order_that_was_not_sent_passed_for_one_that_was() {
-    for (act, said, power) in [
+    for (act, line, power) in [
         (Act::Off, "Success: Powered OFF", Power::Unknown),
         (Act::Off, "Success: Already OFF", Power::Off),
         (Act::Off, "plug 3 Success: Already OFF", Power::Unknown),
         (Act::On, "Success: Already ON", Power::Unknown),
     ] {
-        let answer = AgentFixture::new().agent(&format!("echo '{said}'; exit 0")).act(act).await.unwrap();
-        assert_eq!((answer.power, answer.said.as_str()), (power, said), "{act:?}");
+        let answer = AgentFixture::new().agent(&format!("echo '{line}'; exit 0")).act(act).await.unwrap();
+        assert_eq!((answer.power, answer.said.as_str()), (power, line), "{act:?}");
     }
 }
 

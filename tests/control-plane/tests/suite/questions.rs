@@ -68,7 +68,7 @@ async fn explain_names_what_is_stuck_and_why() {
     pauses::a_support_report_has_readable_objects_and_no_credentials(&plane).await;
     bug_commands_use_the_context_of_kubectl_and_print_it(&plane).await;
     bug_a_reporting_node_is_fenced_only_after_a_prompt(&plane).await;
-    bug_no_role_let_people_on_call_read(&plane).await;
+    bug_no_role_let_operators_on_call_read(&plane).await;
     the_doctor_reports_missing_parts(&plane).await;
     missing_or_ambiguous_objects_are_one_sentence(&plane).await;
     limited_rights_give_partial_answers(&plane).await;
@@ -271,8 +271,8 @@ async fn limited_rights_give_partial_answers(plane: &ControlPlane) {
     }
 }
 
-/// The chart had roles for confirmations and overrides, and none for people who only read.
-async fn bug_no_role_let_people_on_call_read(plane: &ControlPlane) {
+/// The chart had roles for confirmations and overrides, and none for operators who only read.
+async fn bug_no_role_let_operators_on_call_read(plane: &ControlPlane) {
     let otto = plane.user_kubeconfig("otto", &[]).unwrap();
     let bind = ["create", "clusterrolebinding", "otto", "--clusterrole=pod-safety-on-call", "--user=otto"];
     plane.kubectl(&bind).await.unwrap().text().unwrap();
