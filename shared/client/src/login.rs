@@ -60,7 +60,7 @@ impl Login {
         if is_tls {
             if let Some(identity) = &user.identity {
                 client_certificate.set(Some(tls::parse_identity(&identity.0, &identity.1).map_err(LoginError)?));
-                let held = Mutex::new((identity.clone(), 0));
+                let held = Mutex::new(ReadCertificate { identity: identity.clone(), generation: 0 });
                 certificate_files = user.identity_files.clone().map(|paths| CertificateFiles { paths, held });
             }
             source = Source::from_user(user, cluster, env)?;
@@ -81,7 +81,7 @@ impl Login {
 
     /// The credentials of the next request.
     pub(crate) async fn credentials(&self) -> Result<Credentials, LoginError> {
-        let generation = self.certificate_files.as_ref().map_or(0, |files| files.held.lock().1);
+        let generation = self.certificate_files.as_ref().map_or(0, |files| files.held.lock().generation);
         match &self.source {
             Source::None => Ok(Credentials { header: None, generation }),
             Source::Fixed(header) => Ok(Credentials { header: Some(header.clone()), generation }),
@@ -202,8 +202,13 @@ impl TokenFile {
 /// the certificate expires.
 struct CertificateFiles {
     paths: (PathBuf, PathBuf),
-    /// What was read last, and how often that was new.
-    held: Mutex<((Vec<u8>, Vec<u8>), u64)>,
+    held: Mutex<ReadCertificate>,
+}
+
+/// The certificate and the key that were read last, and how often they were new.
+struct ReadCertificate {
+    identity: (Vec<u8>, Vec<u8>),
+    generation: u64,
 }
 
 impl CertificateFiles {
@@ -211,11 +216,11 @@ impl CertificateFiles {
     fn read_again(&self, certificate: &ClientCertificate) {
         let (Ok(certificates), Ok(key)) = (std::fs::read(&self.paths.0), std::fs::read(&self.paths.1)) else { return };
         let (read, mut held) = ((certificates, key), self.held.lock());
-        if read != held.0
+        if read != held.identity
             && let Ok(identity) = tls::parse_identity(&read.0, &read.1)
         {
             certificate.set(Some(identity));
-            *held = (read, held.1 + 1);
+            *held = ReadCertificate { identity: read, generation: held.generation + 1 };
         }
     }
 }
