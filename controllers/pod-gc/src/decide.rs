@@ -200,14 +200,15 @@ fn is_managed_taint(node: &Node, view: &View<'_>) -> bool {
 /// The terminating pods of a node that has the out-of-service taint.
 fn decide_out_of_service(node: &Node, view: &View<'_>, config: &Config) -> Decision {
     let mut decision = Decision::default();
+    let is_managed = is_managed_taint(node, view);
     for pod in view.pods_on(&node.name).filter(|pod| pod.deletion.is_some()) {
         let name = Arc::clone(&node.name);
         if node.readiness == Readiness::Ready {
             decision.holds.push((Subject::Pod(pod.key.clone()), Hold::OutOfServiceButReady { node: name }));
-        } else if config.trust_out_of_service_taint && !is_managed_taint(node, view) {
-            push_force(&mut decision, pod, Claim::OutOfService { node: name });
-        } else if is_managed_taint(node, view) {
+        } else if is_managed {
             decision.holds.push((Subject::Pod(pod.key.clone()), Hold::NoEvidence { node: name }));
+        } else if config.trust_out_of_service_taint {
+            push_force(&mut decision, pod, Claim::OutOfService { node: name });
         } else {
             decision.holds.push((Subject::Pod(pod.key.clone()), Hold::OutOfServiceWithoutEvidence { node: name }));
         }
