@@ -171,7 +171,7 @@ async fn help_and_version_are_printed_on_request() {
     let syntax = tokio::process::Command::new("bash").args(["-n", "-c", &completion.stdout]).output().await.unwrap();
     assert!(syntax.status.success(), "{}", String::from_utf8_lossy(&syntax.stderr));
     let manifests = manifests().await.unwrap();
-    assert_eq!(manifests.split("\n---\n").count(), 6 + 37 + 8, "kinds, rights, policies: {manifests}");
+    assert_eq!(manifests.split("\n---\n").count(), 6 + 38 + 8, "kinds, rights, policies: {manifests}");
     let nothing = pod_safety(&[], &[]).await;
     assert!(nothing.code == Some(2) && nothing.stderr.contains("Usage:"), "{}", nothing.stderr);
 }
