@@ -184,7 +184,7 @@ async fn start(mode: Mode, nodes: usize) -> Result<Rig> {
     let mut all = Vec::new();
     for at in 0..nodes {
         let mut node = HollowNode::new(&plane, &program, &format!("hollow-{at}"))?;
-        node.power_on(&plane)?;
+        node.power_on(&plane).await?;
         all.push(Mutex::new(node));
     }
     plane.namespace(NAMESPACE).await?;
@@ -340,7 +340,7 @@ impl Rig {
             Fault::WritesThrottled => node.throttle(&self.plane).await,
             Fault::Rebooted => {
                 node.power_off()?;
-                node.power_on(&self.plane)
+                node.power_on(&self.plane).await
             }
             Fault::PowerLost => node.power_off(),
             Fault::RuntimeHangs(operation) => node.hang(operation),
@@ -376,7 +376,7 @@ impl Rig {
         match fault {
             Fault::KubeletFrozen => node.thaw_kubelet()?,
             Fault::WritesThrottled => node.stop_throttling(&self.plane).await?,
-            Fault::PowerLost => node.power_on(&self.plane)?,
+            Fault::PowerLost => node.power_on(&self.plane).await?,
             Fault::RuntimeHangs(_) => node.stop_hanging()?,
             Fault::SlowHook(_) => self.set_hook(set, None).await?,
             Fault::KubeletKilled | Fault::Nothing | Fault::KubeletRestarted | Fault::Rebooted => {}

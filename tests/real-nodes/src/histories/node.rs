@@ -2,11 +2,12 @@
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result};
-use pod_safety_control_plane::{ControlPlane, Program};
+use pod_safety_control_plane::{ControlPlane, Program, eventually};
 use serde_json::{Value, json};
+use tokio::net::UnixStream;
 
 use super::journal;
 use crate::cluster;
@@ -15,6 +16,8 @@ use crate::cluster;
 const HANGS_SECONDS: u32 = 90;
 /// Less than the grace period and a quarantine: `docs/proof.md`, *A process that outlives its grace period*.
 const STOP_HANGS_SECONDS: u32 = 30;
+/// Only failures wait so long.
+const LISTENS_WITHIN: Duration = Duration::from_secs(60);
 /// There are many: each collects garbage as programs of Go do.
 const MEMORY: [(&str, &str); 2] = [("GOGC", "100"), ("GOMEMLIMIT", "off")];
 /// The priority level whose requests are all rejected.
@@ -60,7 +63,7 @@ impl HollowNode {
     }
 
     /// Begins another boot, whose runtime has no containers.
-    pub(super) fn power_on(&mut self, plane: &ControlPlane) -> Result<()> {
+    pub(super) async fn power_on(&mut self, plane: &ControlPlane) -> Result<()> {
         self.boot += 1;
         let socket = self.folder.join("cri.sock");
         if socket.exists() {
@@ -68,6 +71,8 @@ impl HollowNode {
         }
         let args = ["runtime".as_ref(), self.folder.as_os_str()];
         self.runtime = Some(plane.program(&format!("{}-runtime", self.name), &self.program, args, &MEMORY)?);
+        // A kubelet that cannot reach its runtime when it starts exits, and nothing starts it again.
+        eventually("its runtime listens", LISTENS_WITHIN, async || UnixStream::connect(&socket).await).await?;
         self.start_kubelet(plane)
     }
 
